@@ -1,0 +1,17 @@
+"""What can go wrong, as exceptions that say what to do next."""
+
+
+class TallbayesError(Exception):
+    """Base class of every error that tallbayes raises on purpose."""
+
+
+class InputError(TallbayesError, ValueError):
+    """Data or an argument that cannot be used; the message names the row, column or argument."""
+
+
+class NoModeError(TallbayesError, ValueError):
+    """The posterior has no mode, so (for a flat prior) it does not exist."""
+
+
+class ExactnessError(TallbayesError, RuntimeError):
+    """A remainder exceeded its proved bound: the draws would not be exact, so none are returned."""

@@ -1,0 +1,54 @@
+"""The contract of a family of likelihoods."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.families.curve import jet
+
+Vector = NDArray[np.float64]
+
+
+class Family(ABC):
+    """A likelihood whose row potential is one scalar function of the linear predictor.
+
+    To add one: write its curve (a NamedTuple with the three functions of ``families/curve.py``), and a
+    subclass that says which responses it takes and where the derivatives of g have their extremes. No bound
+    is derived by hand: every supremum is the largest value over end points and critical points.
+    """
+
+    convex: bool
+    """Whether g is convex; if not, the mode is searched for with majorising steps."""
+
+    @property
+    @abstractmethod
+    def curve(self) -> Any:
+        """The curve of ``families/curve.py``: parameters of g, found by its type in compiled code."""
+
+    @abstractmethod
+    def critical_points(self, m: int) -> Vector:
+        """Return every point where the m-th derivative of g (m = 1 to 4) has a local extreme."""
+
+    @abstractmethod
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return which responses are outside the support (NaN and infinities are refused before)."""
+
+    @property
+    @abstractmethod
+    def support(self) -> str:
+        """The responses the family takes, in words, for error messages."""
+
+    @abstractmethod
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return a rough guess of each row's linear predictor, from which the search for the mode starts."""
+
+    def predictor_scale(self, y: Vector) -> float:
+        """Return how far predictors typically spread, the unit of the default prior; 1 on a log-odds scale."""
+        return 1.0
+
+    def supremum(self, m: int) -> float:
+        """Return the largest absolute value of the m-th derivative of g on the whole line (inf if none)."""
+        points = np.concatenate([self.critical_points(m), [-np.inf, np.inf]])
+        return float(max(abs(jet(self.curve, float(t))[m - 1]) for t in points))

@@ -1,0 +1,94 @@
+"""Binary responses: logistic regression."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.families.base import Family, Vector
+from tallbayes.families.curve import CurveFunctions, register_curve
+
+
+class Softplus(NamedTuple):
+    """g(t) = log(1 + e^t), with t = -eta for y = 1 and t = eta for y = 0."""
+
+    reach: float = math.pi
+    """Distance from the real line to the nearest singularity of g."""
+
+
+def potential(curve: Any, t: Any) -> Any:
+    """log(1 + e^t), without overflow."""
+    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
+
+
+def jet(curve: Any, t: Any) -> Any:
+    """Derivatives of the softplus: polynomials in its first, sigma; accurate in both tails."""
+    e = math.exp(-abs(t))
+    upper = 1.0 / (1.0 + e)  # sigma(|t|)
+    lower = e * upper  # sigma(-|t|), kept apart because 1 - upper loses it
+    g2 = upper * lower
+    if t >= 0.0:
+        return upper, g2, g2 * (lower - upper), g2 * (1.0 - 6.0 * g2)
+    return lower, g2, g2 * (upper - lower), g2 * (1.0 - 6.0 * g2)
+
+
+def coefficients(curve: Any, y: Any) -> Any:
+    """s = 1 - 2 y: the two classes are mirror images, so no linear term is left over."""
+    return 1.0 - 2.0 * y, 0.0, 0.0
+
+
+register_curve(Softplus, CurveFunctions(potential, jet, coefficients))
+
+# Roots of the next derivative: g''' = 0 at t = 0; g'''' = 0 where g'' = 1/6; g''''' = 0 at 0 and g'' = 1/12.
+_CRITICAL = {1: [], 2: [0.0], 3: [1.0 / 6.0], 4: [0.0, 1.0 / 12.0]}
+
+
+@dataclass(frozen=True)
+class Bernoulli(Family):
+    """Binary responses, 0 or 1.
+
+    Parameters
+    ----------
+    link : str
+        "logit": P(y = 1) = 1 / (1 + exp(-eta)).
+    """
+
+    link: str = "logit"
+    convex = True
+
+    def __post_init__(self) -> None:
+        if self.link != "logit":
+            raise InputError(f"Bernoulli: link={self.link!r} is not known; use link='logit'.")
+
+    @property
+    def curve(self) -> Softplus:
+        """The softplus."""
+        return Softplus()
+
+    def critical_points(self, m: int) -> Vector:
+        """Return t = 0 and the two points with g'' = 1/6 or 1/12, from sigma (1 - sigma) = g''."""
+        points = []
+        for value in _CRITICAL[m]:
+            if value == 0.0:
+                points.append(0.0)
+            else:
+                root = math.sqrt(1.0 - 4.0 * value)
+                t = math.log((1.0 + root) / (1.0 - root))
+                points += [-t, t]
+        return np.array(points, dtype=np.float64)
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return which responses are neither 0 nor 1."""
+        return (y != 0.0) & (y != 1.0)
+
+    @property
+    def support(self) -> str:
+        """0 or 1."""
+        return "0 or 1"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the logit of a response shrunk half-way to 1/2."""
+        return math.log(3.0) * (2.0 * y - 1.0)

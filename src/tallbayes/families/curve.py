@@ -1,0 +1,74 @@
+r"""What compiled code needs to know of a family: one scalar function and the map from response to row.
+
+Up to a constant, the potential of row i (minus its log-likelihood) is
+
+.. math:: U_i(\theta) = w_i \, [\, g(s_i \eta_i + c_i) + l_i \eta_i \,], \qquad
+          \eta_i = x_i \cdot \theta + \mathrm{offset}_i
+
+with one function g, the *curve*, for the whole family. A curve is a NamedTuple of g's parameters; its three
+functions below are found by its type, in compiled code (where they are inlined, and cached on disk) and in
+plain Python alike.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numba.core import types
+from numba.extending import overload
+
+Number = float
+
+
+class CurveFunctions(NamedTuple):
+    """The three functions of a curve; their argument names are part of the contract."""
+
+    potential: Callable[[Any, Any], Any]
+    """``potential(curve, t)``: g(t)."""
+    jet: Callable[[Any, Any], Any]
+    """``jet(curve, t)``: the derivatives (g', g'', g''', g'''') at t; at t = +-inf, their limits."""
+    coefficients: Callable[[Any, Any], Any]
+    """``coefficients(curve, y)``: (s, c, l) of a row with response y."""
+
+
+_FUNCTIONS: dict[type, CurveFunctions] = {}
+
+
+def register_curve(curve_type: type, functions: CurveFunctions) -> None:
+    """Make a curve known to compiled code; called once, where the curve is defined."""
+    _FUNCTIONS[curve_type] = functions
+
+
+def potential(curve: Any, t: Any) -> Any:
+    """Evaluate g(t)."""
+    return _FUNCTIONS[type(curve)].potential(curve, t)
+
+
+def jet(curve: Any, t: Any) -> Any:
+    """Evaluate (g', g'', g''', g'''') at t."""
+    return _FUNCTIONS[type(curve)].jet(curve, t)
+
+
+def coefficients(curve: Any, y: Any) -> Any:
+    """Evaluate (s, c, l) of a row with response y."""
+    return _FUNCTIONS[type(curve)].coefficients(curve, y)
+
+
+def _compiled_function(curve: Any, name: str) -> Callable[..., Any] | None:
+    if not isinstance(curve, types.BaseNamedTuple):
+        return None
+    return getattr(_FUNCTIONS[curve.instance_class], name)
+
+
+@overload(potential)
+def _potential(curve: Any, t: Any) -> Callable[..., Any] | None:
+    return _compiled_function(curve, "potential")
+
+
+@overload(jet)
+def _jet(curve: Any, t: Any) -> Callable[..., Any] | None:
+    return _compiled_function(curve, "jet")
+
+
+@overload(coefficients)
+def _coefficients(curve: Any, y: Any) -> Callable[..., Any] | None:
+    return _compiled_function(curve, "coefficients")

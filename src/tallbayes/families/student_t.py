@@ -1,0 +1,113 @@
+"""Real responses with heavy-tailed noise of known scale: robust regression."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.families.base import Family, Vector
+from tallbayes.families.curve import CurveFunctions, register_curve
+
+
+class StudentTCurve(NamedTuple):
+    """g(t) = (df + 1) / 2 log(1 + t^2 / df), with t = (y - eta) / scale."""
+
+    df: float
+    scale: float
+    reach: float
+    """Distance from the real line to the nearest singularity of g: sqrt(df)."""
+
+
+def potential(curve: Any, t: Any) -> Any:
+    """(df + 1) / 2 log(1 + t^2 / df), without overflow."""
+    u = abs(t) / curve.reach
+    if u > 1e8:
+        return (curve.df + 1.0) * math.log(u)
+    return 0.5 * (curve.df + 1.0) * math.log1p(u * u)
+
+
+def jet(curve: Any, t: Any) -> Any:
+    """Derivatives from powers of w = 1 / (1 - i u), u = t / sqrt(df): Im w, Re w^2, -2 Im w^3, -6 Re w^4."""
+    u = t / curve.reach
+    if abs(u) > 1.0:
+        v = 1.0 / u
+        q = v / (1.0 + v * v)
+        p = v * q
+    else:
+        p = 1.0 / (1.0 + u * u)
+        q = u * p
+    re2 = (p - q) * (p + q)
+    im2 = 2.0 * p * q
+    im3 = re2 * q + im2 * p
+    re4 = (re2 - im2) * (re2 + im2)
+    c1 = (curve.df + 1.0) / curve.reach
+    c2 = c1 / curve.reach
+    c3 = c2 / curve.reach
+    return c1 * q, c2 * re2, -2.0 * c3 * im3, -6.0 * c3 / curve.reach * re4
+
+
+def coefficients(curve: Any, y: Any) -> Any:
+    """t = (y - eta) / scale."""
+    return -1.0 / curve.scale, y / curve.scale, 0.0
+
+
+register_curve(StudentTCurve, CurveFunctions(potential, jet, coefficients))
+
+
+@dataclass(frozen=True)
+class StudentT(Family):
+    """Real responses, y = eta + scale * noise, with Student-t noise.
+
+    Parameters
+    ----------
+    df : float
+        Degrees of freedom of the noise, positive.
+    scale : float
+        Scale of the noise, positive, known.
+    """
+
+    df: float = 4.0
+    scale: float = 1.0
+    convex = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("df", self.df), ("scale", self.scale)):
+            if not (math.isfinite(value) and value > 0.0):
+                raise InputError(f"StudentT: {name}={value!r} must be a positive, finite number.")
+
+    @property
+    def curve(self) -> StudentTCurve:
+        """The log of one plus a square."""
+        return StudentTCurve(float(self.df), float(self.scale), math.sqrt(self.df))
+
+    def critical_points(self, m: int) -> Vector:
+        """Return the roots of the next derivative: Re or Im of w^(m+1), where (m + 1) atan(u) is a multiple.
+
+        Of pi / 2 that is odd for an even m + 1 and even for an odd one.
+        """
+        power = m + 1
+        odd = power % 2 == 0
+        angles = [(j + 0.5 if odd else j) * math.pi / power for j in range(-power, power + 1)]
+        inside = [a for a in angles if abs(a) < math.pi / 2 - 1e-9]
+        return math.sqrt(self.df) * np.tan(np.array(inside, dtype=np.float64))
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return nothing: every real response is possible."""
+        return np.zeros(y.shape, dtype=np.bool_)
+
+    @property
+    def support(self) -> str:
+        """Any real number."""
+        return "any real number"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the response itself."""
+        return y
+
+    def predictor_scale(self, y: Vector) -> float:
+        """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
+        spread = 1.4826 * float(np.median(np.abs(y - np.median(y))))
+        return max(spread, self.scale)

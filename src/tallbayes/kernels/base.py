@@ -1,0 +1,50 @@
+"""The contract of a kernel: prepare once for a model, then run chunks of compiled steps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.kernels.state import State
+from tallbayes.kernels.target import Target
+from tallbayes.models import Regression
+from tallbayes.proposals.affine import AffineProposal
+from tallbayes.surrogate.alias import RowSampler
+from tallbayes.surrogate.bounds import Bound
+from tallbayes.surrogate.expansion import Whitening
+from tallbayes.surrogate.mode import Mode
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel bound to a model: all that chains share, and nothing that they change."""
+
+    mode: Mode
+    whitening: Whitening
+    target: Target
+    proposal: AffineProposal
+    initial_state: Callable[[Target, Vector, np.random.Generator], State]
+    run_chunk: Callable[..., tuple[State, int]]
+    warmup: int
+    """Steps to leave out when the user does not say how many."""
+    plan: dict[str, Any]
+    """What was chosen, in plain values, for the result's attributes."""
+
+
+class Kernel(ABC):
+    """One Markov transition: a proposal and an acceptance rule."""
+
+    @abstractmethod
+    def prepare(self, model: Regression, *, threads: int | None = None) -> Prepared:
+        """Find the mode, expand, bound: everything that takes passes over the rows."""
+
+
+def no_rows() -> tuple[Bound, RowSampler]:
+    """Return the bound and sampler of a kernel that never draws single rows."""
+    empty = np.zeros(0)
+    return Bound(True, 0, 0.0, np.inf, np.inf), RowSampler(empty, empty, np.zeros(0, dtype=np.int64))

@@ -1,0 +1,47 @@
+"""Plain Metropolis-Hastings: the reference, exact and slow."""
+
+import math
+from dataclasses import dataclass
+
+from tallbayes.kernels import full
+from tallbayes.kernels.base import Kernel, Prepared, no_rows
+from tallbayes.kernels.target import Target
+from tallbayes.models import Regression
+from tallbayes.proposals import PreconditionedWalk, Proposal
+from tallbayes.surrogate.expansion import expand, whiten
+from tallbayes.surrogate.mode import find_mode
+from tallbayes.surrogate.polynomial import subtract
+
+
+@dataclass(frozen=True)
+class MetropolisHastings(Kernel):
+    r"""Accept with probability min(1, pi(theta') q(theta', theta) / pi(theta) q(theta, theta')).
+
+    Every step is a pass over all rows.
+
+    Parameters
+    ----------
+    proposal : Proposal or None
+        Where to go; None takes the preconditioned walk with scale 2.4 / sqrt(d).
+    """
+
+    proposal: Proposal | None = None
+
+    def prepare(self, model: Regression, *, threads: int | None = None) -> Prepared:
+        """Find the mode, for starting points and preconditioning."""
+        mode = find_mode(model, threads=threads)
+        whitening = whiten(model, mode, threads=threads)
+        chosen = self.proposal or PreconditionedWalk(2.4 / math.sqrt(model.d))
+        move, reference = chosen.plan(whitening, model.n)
+        excess = subtract(expand(model, whitening, 0).prior, reference)
+        target = Target(
+            model.source.rows,
+            model.family.curve,
+            whitening.centre,
+            whitening.matrix,
+            excess,
+            excess,
+            *no_rows(),
+        )
+        plan = {"kernel": "MetropolisHastings", "proposal": repr(chosen), "mode_passes": mode.passes}
+        return Prepared(mode, whitening, target, move, full.initial_state, full.run_chunk, 500, plan)

@@ -1,0 +1,59 @@
+"""What a chain carries from step to step, and where it writes its draws."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+BLOCK = 64
+"""Steps whose normal random numbers are drawn at once."""
+
+IDLE = -1.0
+"""Value of `pending` between steps."""
+
+
+class State(NamedTuple):
+    """What the next step needs; a chain is a pure function of its state and its random stream."""
+
+    z: Vector
+    value: float
+    """Surrogate polynomial (plain Metropolis-Hastings: potential) at z."""
+    distance: float
+    """Norm of z that the bound is a function of."""
+    clock: float
+    """Exponential time left until the next event."""
+    noise: Matrix
+    """Normal random numbers, a row for each step of the block."""
+    used: int
+    """Rows of noise that have been used."""
+    proposed: Vector
+    proposed_value: float
+    proposed_distance: float
+    pending: float
+    """Rate still to be consumed by the step under way, or IDLE."""
+    looked: int
+    """Rows looked at in the step under way."""
+    violations: int
+    """Intensities that exceeded their bound by more than rounding, ever."""
+
+
+class Draws(NamedTuple):
+    """Where a chunk writes: one entry for each step."""
+
+    z: Matrix
+    accepted: NDArray[np.bool_]
+    rows_touched: NDArray[np.int64]
+    full_pass: NDArray[np.bool_]
+
+
+@compiled
+def refill(noise: Matrix, rng: np.random.Generator) -> None:
+    """Draw the normal random numbers of the next block of steps."""
+    for b in range(noise.shape[0]):
+        for j in range(noise.shape[1]):
+            noise[b, j] = rng.standard_normal()

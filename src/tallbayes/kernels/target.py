@@ -1,0 +1,163 @@
+"""Everything a compiled kernel reads: rows, surrogate, bound; and the parts of its acceptance probability."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled
+from tallbayes.families.curve import coefficients
+from tallbayes.sources.rows import Rows, dot_row, entry
+from tallbayes.sources.sums import sum_potential_difference
+from tallbayes.sources.whitened import predictor_at
+from tallbayes.surrogate.alias import RowSampler
+from tallbayes.surrogate.bounds import Bound, distance_from_centre, shift, state_factor
+from tallbayes.surrogate.polynomial import Polynomial, evaluate
+from tallbayes.surrogate.remainder import remainder, remainder_rounding
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+class Target(NamedTuple):
+    """The posterior as a kernel sees it, in whitened coordinates z.
+
+    Both polynomials have the proposal's own log ratio taken off, so that differences of them are all that
+    acceptance needs; one that is identically zero is a factor that is dropped.
+    """
+
+    rows: Rows
+    curve: Any
+    centre: Vector
+    whitening: Matrix
+    """W: theta = centre + W z."""
+    surrogate: Polynomial
+    prior: Polynomial
+    bound: Bound
+    sampler: RowSampler
+
+
+@compiled
+def theta_at(target: Target, z: Vector, theta: Vector) -> None:
+    """Put centre + W z into theta."""
+    shift(target.whitening, z, theta)
+    for j in range(theta.size):
+        theta[j] += target.centre[j]
+
+
+@compiled
+def row_intensity(target: Target, i: int, move: Vector, other: Vector) -> float:
+    """Return lambda_i: how fast row i rejects a step from centre + move to centre + other."""
+    k = target.bound.order
+    s, c, l = coefficients(target.curve, target.rows.y[i])
+    x = target.rows.X
+    old = dot_row(x, i, move)
+    new = dot_row(x, i, other)
+    t = s * predictor_at(target.rows, i, target.centre) + c
+    change = remainder(target.curve, t, s * new, k) - remainder(target.curve, t, s * old, k)
+    if k == 0:
+        change += l * (new - old)
+    return max(0.0, entry(target.rows.weight, i) * change)
+
+
+@compiled
+def rounding_floor(target: Target, i: int, distance: float, move: Vector, other: Vector, limit: float) -> float:
+    """Return how far rounding alone can lift a computed lambda_i above its bound `limit`.
+
+    An inner product x . v is off by at most (d + 2) eps sum_j |x_j v_j|. Such an error e of a step moves a
+    remainder by at most C_i (a_i distance)^k e / k!, where psi_i = w_i C_i a_i^(k+1) / (k+1)! and `distance` is
+    the larger of the two states'; an error of a_i itself moves the bound by (k + 1) times its relative size;
+    an error of the predictor moves a derivative by at most (k + 2) e / reach times itself (Cauchy). Computed
+    only when a bound looks broken, so it may cost what it likes.
+    """
+    k = target.bound.order
+    d = move.size
+    unit = (d + 2) * 2.220446049250313e-16
+    s, c, _ = coefficients(target.curve, target.rows.y[i])
+    x = target.rows.X
+    products = 0.0
+    predictor = abs(c)
+    largest = 0.0
+    for j in range(d):
+        x_j = abs(np.float64(x[i, j]))
+        products += x_j * (abs(move[j]) + abs(other[j]))
+        predictor += abs(s) * x_j * abs(target.centre[j])
+        largest = max(largest, x_j)
+    norm = largest
+    norm_error = 0.0
+    if target.bound.local:
+        square = 0.0
+        for a in range(d):
+            inner = 0.0
+            absolute = 0.0
+            for j in range(a + 1):
+                term = np.float64(x[i, j]) * target.whitening[j, a]
+                inner += term
+                absolute += abs(term)
+            square += inner * inner
+            norm_error += absolute * absolute
+        norm = np.sqrt(square)
+        norm_error = unit * np.sqrt(norm_error)
+    if not norm > 0.0:
+        return 0.0
+    t = s * predictor_at(target.rows, i, target.centre) + c
+    own = remainder_rounding(target.curve, t, s * dot_row(x, i, move), k)
+    own += remainder_rounding(target.curve, t, s * dot_row(x, i, other), k)
+    steps = target.sampler.psi[i] * (k + 1) * distance**k / norm * unit * products
+    relative = (k + 1) * (16.0 * unit + norm_error / norm) + (k + 2) * unit * predictor / target.curve.reach
+    return entry(target.rows.weight, i) * own + steps + relative * limit
+
+
+@compiled
+def full_log_ratio(target: Target, z: Vector, other: Vector) -> float:
+    """Return the whole log acceptance ratio, by a pass over all rows."""
+    d = z.size
+    theta = np.empty(d)
+    proposed = np.empty(d)
+    theta_at(target, z, theta)
+    theta_at(target, other, proposed)
+    n = target.rows.X.shape[0]
+    change = sum_potential_difference(target.rows, target.curve, theta, proposed, 0, n)
+    return evaluate(target.prior, z) - evaluate(target.prior, other) - change
+
+
+@compiled
+def step_rate(target: Target, z: Vector, other: Vector) -> float:
+    """Return the total rate at which rows are looked at in a step from z to other."""
+    bound = target.bound
+    distance = distance_from_centre(bound, target.whitening, z)
+    other_distance = distance_from_centre(bound, target.whitening, other)
+    return bound.total * state_factor(bound, target.whitening, z, distance, other, other_distance)
+
+
+@compiled
+def log_acceptance(target: Target, z: Vector, other: Vector) -> float:
+    """Return the log of the probability that a step from z to other is accepted, by enumeration of all rows.
+
+    The same parts as the kernel's, in expectation: log a0 - rate * sum_i p_i min(1, lambda_i / bar lambda_i),
+    with p_i what the alias table really draws. For tests and diagnosis.
+    """
+    bound = target.bound
+    rate = step_rate(target, z, other)
+    if not rate < bound.truncation or not np.isfinite(rate):
+        return min(0.0, full_log_ratio(target, z, other))
+    total = min(0.0, evaluate(target.surrogate, z) - evaluate(target.surrogate, other))
+    n = target.rows.X.shape[0]
+    if not rate > 0.0:
+        return total
+    drawn = np.zeros(n)
+    for i in range(n):
+        drawn[i] += target.sampler.keep[i] / n
+        drawn[target.sampler.alias[i]] += (1.0 - target.sampler.keep[i]) / n
+    d = z.size
+    move = np.empty(d)
+    new = np.empty(d)
+    shift(target.whitening, z, move)
+    shift(target.whitening, other, new)
+    for i in range(n):
+        if drawn[i] > 0.0:
+            limit = rate / bound.total * target.sampler.psi[i]
+            intensity = row_intensity(target, i, move, new)
+            if limit > 0.0:
+                total -= rate * drawn[i] * min(1.0, intensity / limit)
+    return total

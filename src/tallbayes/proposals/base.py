@@ -1,0 +1,34 @@
+"""The contract of a proposal."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from tallbayes.proposals.affine import AffineProposal
+from tallbayes.surrogate.expansion import Whitening
+from tallbayes.surrogate.polynomial import Polynomial
+
+
+class Plan(NamedTuple):
+    """A proposal, ready to run in the whitened coordinates of one model."""
+
+    move: AffineProposal
+    reference: Polynomial
+    r"""G, such that the proposal is reversible for the density exp(-G).
+
+    The proposal's log ratio is therefore log q(z', z) - log q(z, z') = G(z') - G(z).
+    """
+
+
+class Proposal(ABC):
+    r"""How a chain proposes to move: z' ~ Normal(A z + b, C).
+
+    Every proposal here is reversible for a density exp(-G) that is known in closed form, so its log ratio is
+
+    .. math:: \log \frac{q(z', z)}{q(z, z')} = G(z') - G(z).
+
+    Where G equals the surrogate the two cancel, and that factor of the acceptance is dropped.
+    """
+
+    @abstractmethod
+    def plan(self, whitening: Whitening, n: int) -> Plan:
+        """Return the proposal in whitened coordinates for a model with n rows."""

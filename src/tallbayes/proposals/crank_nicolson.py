@@ -1,0 +1,43 @@
+"""The preconditioned Crank-Nicolson proposal, (P) section 3.2."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallbayes.errors import InputError
+from tallbayes.proposals.affine import AffineProposal
+from tallbayes.proposals.base import Plan, Proposal
+from tallbayes.surrogate.expansion import Whitening
+from tallbayes.surrogate.polynomial import polynomial
+
+
+@dataclass(frozen=True)
+class CrankNicolson(Proposal):
+    r"""z' - m = sqrt(rho) (z - m) + sqrt(1 - rho) xi, around the Newton point m of the Gaussian surrogate.
+
+    Reversible for the surrogate of order 2 under a flat or normal prior: G(z) = |z - m|^2 / 2. With rho = 0 the
+    proposal does not depend on the state. With ``antithetic`` the square root is taken negative, which
+    satisfies the same conditions ((P), prop:reversible-prop-conds) and proposes to the other side of m.
+
+    Parameters
+    ----------
+    rho : float
+        Share of the variance that is kept, 0 <= rho < 1.
+    antithetic : bool
+        Whether to step to the other side of m.
+    """
+
+    rho: float = 0.0
+    antithetic: bool = False
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.rho, int | float) and 0.0 <= self.rho < 1.0):
+            raise InputError(f"CrankNicolson: rho={self.rho!r} must satisfy 0 <= rho < 1.")
+
+    def plan(self, whitening: Whitening, n: int) -> Plan:
+        """Return the proposal in z, where the surrogate is gradient . z + |z|^2 / 2 and m = -gradient."""
+        keep = math.sqrt(self.rho) * (-1.0 if self.antithetic else 1.0)
+        drift = -(1.0 - keep) * whitening.gradient
+        move = AffineProposal(keep, drift, math.sqrt(1.0 - self.rho), np.zeros((0, 0)), False)
+        return Plan(move, polynomial(whitening.gradient, isotropic=1.0))

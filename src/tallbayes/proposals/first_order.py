@@ -1,0 +1,39 @@
+"""The proposal that is reversible for the first-order surrogate, (P) eq:scaled-first-order-prop."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallbayes.proposals.affine import AffineProposal
+from tallbayes.proposals.base import Plan, Proposal
+from tallbayes.proposals.checks import positive
+from tallbayes.surrogate.expansion import Whitening
+from tallbayes.surrogate.polynomial import polynomial
+
+
+@dataclass(frozen=True)
+class FirstOrderReversible(Proposal):
+    r""":math:`\theta' \sim N(\theta - \frac{\sigma}{2n} \nabla U(\hat\theta), \frac{\sigma}{n} I)`.
+
+    Reversible for :math:`\exp(-\nabla U(\hat\theta) \cdot \theta)`: G is linear, and equals the surrogate of
+    order 1 under a flat prior. At a mode the gradient vanishes and this is the scaled random walk.
+
+    Parameters
+    ----------
+    scale : float
+        sigma, positive.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("FirstOrderReversible", "scale", self.scale)
+
+    def plan(self, whitening: Whitening, n: int) -> Plan:
+        """Return the proposal in z: drift L' b and noise with root sqrt(sigma / n) L'."""
+        to_z = whitening.root.T
+        gradient = whitening.root @ whitening.gradient
+        drift = to_z @ (-self.scale / (2.0 * n) * gradient)
+        root = np.ascontiguousarray(math.sqrt(self.scale / n) * to_z)
+        return Plan(AffineProposal(1.0, drift, 0.0, root, True), polynomial(whitening.gradient))

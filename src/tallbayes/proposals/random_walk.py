@@ -1,0 +1,34 @@
+"""The scaled random walk, (P) eq:scaled-random-walk-prop."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallbayes.proposals.affine import AffineProposal
+from tallbayes.proposals.base import Plan, Proposal
+from tallbayes.proposals.checks import positive
+from tallbayes.surrogate.expansion import Whitening
+from tallbayes.surrogate.polynomial import polynomial
+
+
+@dataclass(frozen=True)
+class RandomWalk(Proposal):
+    r""":math:`\theta' \sim N(\theta, \sigma^2 I / n)`: symmetric, so G = 0.
+
+    Parameters
+    ----------
+    scale : float
+        sigma, positive.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("RandomWalk", "scale", self.scale)
+
+    def plan(self, whitening: Whitening, n: int) -> Plan:
+        """Return the walk in z, where its noise has root sigma L' / sqrt(n)."""
+        zero = np.zeros(whitening.centre.size)
+        root = np.ascontiguousarray(self.scale / math.sqrt(n) * whitening.root.T)
+        return Plan(AffineProposal(1.0, zero, 0.0, root, True), polynomial(zero))

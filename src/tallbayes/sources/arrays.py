@@ -1,0 +1,204 @@
+"""A source of rows held in arrays: validation, and sums over all rows in threads."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tallbayes.compiled import compiled, compiled_sum
+from tallbayes.errors import InputError
+from tallbayes.sources import sums
+from tallbayes.sources.rows import Rows
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Part = TypeVar("Part")
+
+PARTS = 64
+"""Sums run over at most this many fixed ranges of rows, added in order: the same result for any threads."""
+SMALLEST_PART = 4096
+
+
+def available_threads() -> int:
+    """Return the number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class ArraySource:
+    """Rows in memory.
+
+    Parameters
+    ----------
+    X : array_like
+        Design, rows x columns.
+    y : array_like
+        Response.
+    weights : array_like or None
+        Frequency weight of each row; None means 1.
+    offset : array_like or None
+        Known part of each row's linear predictor; None means 0.
+    names : list of str
+        Names of the columns, for error messages.
+    """
+
+    def __init__(
+        self,
+        X: NDArray[Any],
+        y: Vector,
+        weights: ArrayLike | None,
+        offset: ArrayLike | None,
+        names: list[str],
+    ) -> None:
+        n = X.shape[0]
+        self.names = names
+        _refuse_bad_values(X, names)
+        self.rows = Rows(
+            X,
+            y,
+            _per_row(weights, n, "weights", 1.0),
+            _per_row(offset, n, "offset", 0.0),
+        )
+        negative = np.flatnonzero(self.rows.weight < 0.0)
+        if negative.size:
+            i = int(negative[0])
+            raise InputError(
+                f"weights: row {i} has weight {self.rows.weight[i]}; weights must be zero or positive."
+            )
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.rows.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Number of columns."""
+        return int(self.rows.X.shape[1])
+
+    def map_parts(self, function: Callable[[int, int], Part], threads: int | None = None) -> list[Part]:
+        """Apply a function of (first, last) to fixed ranges of rows in threads; results in order."""
+        size = max(SMALLEST_PART, -(-self.n // PARTS))
+        ranges = [(first, min(first + size, self.n)) for first in range(0, self.n, size)]
+        workers = min(threads or available_threads(), len(ranges))
+        if workers <= 1:
+            return [function(first, last) for first, last in ranges]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(lambda part: function(*part), ranges))
+
+    def potential(self, curve: Any, theta: Vector, threads: int | None = None) -> float:
+        """Return the potential (minus log-likelihood) at theta."""
+        parts = self.map_parts(
+            lambda first, last: sums.sum_potential(self.rows, curve, theta, first, last), threads
+        )
+        return float(sum(parts))
+
+    def derivatives(
+        self, curve: Any, theta: Vector, *, majorise: bool = False, threads: int | None = None
+    ) -> tuple[float, Vector, Matrix]:
+        """Return potential, gradient and Hessian at theta in one pass."""
+
+        def part(first: int, last: int) -> tuple[float, Vector, Matrix]:
+            gradient, hessian = np.zeros(self.d), np.zeros((self.d, self.d))
+            value = sums.sum_derivatives(
+                self.rows, curve, theta, majorise, first, last, gradient, hessian
+            )
+            return value, gradient, hessian
+
+        values, gradients, lower = zip(*self.map_parts(part, threads), strict=True)
+        half = _ordered_sum(lower)
+        return sum(values), _ordered_sum(gradients), half + np.tril(half, -1).T
+
+    def subsample(self, size: int) -> "ArraySource":
+        """Return a source of ``size`` rows chosen at random (always the same ones) among all."""
+        chosen = np.sort(np.random.default_rng(0).choice(self.n, size=size, replace=False))
+        rows = self.rows
+        part = object.__new__(ArraySource)
+        part.names = self.names
+        part.rows = Rows(
+            np.ascontiguousarray(rows.X[chosen]),
+            rows.y[chosen],
+            rows.weight if rows.weight.size == 1 else rows.weight[chosen],
+            rows.offset if rows.offset.size == 1 else rows.offset[chosen],
+        )
+        return part
+
+
+def _ordered_sum(parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def _per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vector:
+    """Return one float64 for each row, or the single default."""
+    if values is None:
+        return np.full(1, default)
+    array = numeric(values, what).astype(np.float64, copy=False)
+    if array.ndim == 0:
+        array = np.full(1, float(array))
+    if array.shape not in {(n,), (1,)}:
+        raise InputError(f"{what}: shape {array.shape} was given; expected ({n},), one number for each row.")
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise InputError(f"{what}: row {int(bad[0])} is {array[bad[0]]}; every value must be finite.")
+    return np.ascontiguousarray(array)
+
+
+def numeric(values: ArrayLike, what: str) -> NDArray[Any]:
+    """Return an array of numbers, or say what was found instead."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "buif":
+        raise InputError(
+            f"{what}: dtype {array.dtype} was given; expected numbers. Encode categories as 0/1 columns "
+            "and convert with .astype(float)."
+        )
+    return array
+
+
+@compiled_sum
+def _zero_if_finite(X: NDArray[Any], first: int, last: int) -> float:
+    """Return 0, or NaN if a value is not finite: inf * 0 and NaN * 0 are NaN, and the loop stays SIMD."""
+    total = 0.0
+    for i in range(first, last):
+        for j in range(X.shape[1]):
+            total += X[i, j] * 0.0
+    return total
+
+
+@compiled
+def _nonzero_columns(X: NDArray[Any]) -> NDArray[np.bool_]:
+    n, d = X.shape
+    found = np.zeros(d, dtype=np.bool_)
+    missing = d
+    for i in range(n):
+        for j in range(d):
+            if not found[j] and X[i, j] != 0.0:
+                found[j] = True
+                missing -= 1
+        if missing == 0:
+            break
+    return found
+
+
+def _refuse_bad_values(X: NDArray[Any], names: list[str]) -> None:
+    for first in range(0, X.shape[0], 65536):
+        last = min(first + 65536, X.shape[0])
+        if _zero_if_finite(X, first, last) == 0.0:
+            continue
+        i, j = np.argwhere(~np.isfinite(X[first:last]))[0]
+        raise InputError(
+            f"X: row {first + i}, column {names[j]!r} is {X[first + i, j]}; every value must be finite. "
+            "Drop or impute such rows first."
+        )
+    for j, found in enumerate(_nonzero_columns(X)):
+        if not found:
+            raise InputError(
+                f"X: column {names[j]!r} is zero in every row, so the data say nothing about its "
+                "coefficient. Drop the column."
+            )

@@ -1,0 +1,203 @@
+"""Sums and bounds in whitened coordinates: the compiled passes over rows that follow the mode."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled, compiled_sum
+from tallbayes.families.curve import coefficients, jet
+from tallbayes.sources.rows import Rows, dot_row, entry
+from tallbayes.sources.sums import TILE, load_tile, tile_predictor
+from tallbayes.surrogate.remainder import derivative
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@compiled
+def whiten_tile(tile: Matrix, count: int, inverse_root: Matrix, white: Matrix) -> None:
+    """Put L^-1 x of the tile's rows into white; L is lower triangular."""
+    for a in range(tile.shape[0]):
+        white[a, :count] = 0.0
+        for b in range(a + 1):
+            for r in range(count):
+                white[a, r] += inverse_root[a, b] * tile[b, r]
+
+
+@compiled_sum
+def _dot(a: Vector, b: Vector, count: int) -> float:
+    total = 0.0
+    for r in range(count):
+        total += a[r] * b[r]
+    return total
+
+
+@compiled_sum
+def _dot_four(a: Vector, rows: Matrix, first: int, count: int) -> tuple[float, float, float, float]:
+    """Return a . rows[first .. first + 3] at once: a is read once for four products."""
+    t0 = 0.0
+    t1 = 0.0
+    t2 = 0.0
+    t3 = 0.0
+    for r in range(count):
+        t0 += a[r] * rows[first, r]
+        t1 += a[r] * rows[first + 1, r]
+        t2 += a[r] * rows[first + 2, r]
+        t3 += a[r] * rows[first + 3, r]
+    return t0, t1, t2, t3
+
+
+@compiled
+def sum_whitened_hessian(
+    rows: Rows, curve: Any, centre: Vector, inverse_root: Matrix, first: int, last: int, hessian: Matrix
+) -> None:
+    """Add the likelihood's Hessian in whitened coordinates (lower triangle) over rows first .. last - 1."""
+    d = centre.size
+    tile, white = np.empty((d, TILE)), np.empty((d, TILE))
+    eta, scaled, curvature = np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    for start in range(first, last, TILE):
+        count = min(TILE, last - start)
+        load_tile(rows.X, start, count, tile)
+        tile_predictor(tile, count, centre, eta)
+        whiten_tile(tile, count, inverse_root, white)
+        for r in range(count):
+            i = start + r
+            s, c, _ = coefficients(curve, rows.y[i])
+            g2 = jet(curve, s * (eta[r] + entry(rows.offset, i)) + c)[1]
+            curvature[r] = entry(rows.weight, i) * s * s * g2
+        for a in range(d):
+            for r in range(count):
+                scaled[r] = curvature[r] * white[a, r]
+            for b in range(a + 1):
+                hessian[a, b] += _dot(scaled, white[b], count)
+
+
+@compiled
+def sum_cubic(
+    rows: Rows, curve: Any, centre: Vector, inverse_root: Matrix, first: int, last: int, packed: Vector
+) -> None:
+    """Add the third derivative's sums over rows, entry (a, b, c) with a >= b >= c, to packed."""
+    d = centre.size
+    tile, white = np.empty((d, TILE)), np.empty((d, TILE))
+    eta, third, single, pair = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    for start in range(first, last, TILE):
+        count = min(TILE, last - start)
+        load_tile(rows.X, start, count, tile)
+        tile_predictor(tile, count, centre, eta)
+        whiten_tile(tile, count, inverse_root, white)
+        for r in range(count):
+            i = start + r
+            s, c, _ = coefficients(curve, rows.y[i])
+            g3 = jet(curve, s * (eta[r] + entry(rows.offset, i)) + c)[2]
+            third[r] = entry(rows.weight, i) * s * s * s * g3
+        at = 0
+        for a in range(d):
+            for r in range(count):
+                single[r] = third[r] * white[a, r]
+            for b in range(a + 1):
+                for r in range(count):
+                    pair[r] = single[r] * white[b, r]
+                e = 0
+                while e + 4 <= b + 1:
+                    t0, t1, t2, t3 = _dot_four(pair, white, e, count)
+                    packed[at + e] += t0
+                    packed[at + e + 1] += t1
+                    packed[at + e + 2] += t2
+                    packed[at + e + 3] += t3
+                    e += 4
+                while e <= b:
+                    packed[at + e] += _dot(pair, white[e], count)
+                    e += 1
+                at += b + 1
+
+
+@compiled
+def derivative_range(curve: Any, m: int, low: float, high: float, critical: Vector) -> tuple[float, float]:
+    """Return the least and largest m-th derivative of g on an interval: end points and critical points."""
+    at_low = derivative(curve, low, m)
+    at_high = derivative(curve, high, m)
+    least = min(at_low, at_high)
+    largest = max(at_low, at_high)
+    for t in critical:
+        if low < t < high:
+            value = derivative(curve, t, m)
+            least = min(least, value)
+            largest = max(largest, value)
+    return least, largest
+
+
+@compiled
+def steepest(s: float, l: float, m: int, least: float, largest: float) -> float:
+    """Return the largest |m-th derivative| of g(s eta + c) + l eta in eta, from the range of g's."""
+    power = s**m
+    if m == 1:
+        return max(abs(power * least + l), abs(power * largest + l))
+    return abs(power) * max(abs(least), abs(largest))
+
+
+@compiled
+def fill_local_bounds(
+    rows: Rows,
+    curve: Any,
+    centre: Vector,
+    inverse_root: Matrix,
+    m: int,
+    radius: float,
+    critical: Vector,
+    first: int,
+    last: int,
+    psi: Vector,
+) -> None:
+    """Put w_i sup |U_i^(m)| a_i^m / m! into psi, a_i = |L^-1 x_i|, sup over eta_i +- radius a_i."""
+    d = centre.size
+    tile, white = np.empty((d, TILE)), np.empty((d, TILE))
+    eta, norm = np.empty(TILE), np.empty(TILE)
+    factorial = 1.0
+    for j in range(2, m + 1):
+        factorial *= j
+    for start in range(first, last, TILE):
+        count = min(TILE, last - start)
+        load_tile(rows.X, start, count, tile)
+        tile_predictor(tile, count, centre, eta)
+        whiten_tile(tile, count, inverse_root, white)
+        norm[:count] = 0.0
+        for a in range(d):
+            for r in range(count):
+                norm[r] += white[a, r] * white[a, r]
+        for r in range(count):
+            i = start + r
+            a_i = np.sqrt(norm[r])
+            s, c, l = coefficients(curve, rows.y[i])
+            t = s * (eta[r] + entry(rows.offset, i)) + c
+            half = abs(s) * radius * a_i
+            least, largest = derivative_range(curve, m, t - half, t + half, critical)
+            psi[i] = entry(rows.weight, i) * steepest(s, l, m, least, largest) * a_i**m / factorial
+
+
+@compiled
+def fill_global_bounds(
+    rows: Rows, curve: Any, m: int, critical: Vector, first: int, last: int, psi: Vector
+) -> None:
+    """Put the paper's constants into psi: supremum over the whole line, largest |x_ij| (|x_i| for m = 1)."""
+    least, largest = derivative_range(curve, m, -np.inf, np.inf, critical)
+    factorial = 1.0
+    for j in range(2, m + 1):
+        factorial *= j
+    for i in range(first, last):
+        size = 0.0
+        if m == 1:
+            for j in range(rows.X.shape[1]):
+                size += np.float64(rows.X[i, j]) ** 2
+            size = np.sqrt(size)
+        else:
+            for j in range(rows.X.shape[1]):
+                size = max(size, abs(np.float64(rows.X[i, j])))
+        s, _, l = coefficients(curve, rows.y[i])
+        psi[i] = entry(rows.weight, i) * steepest(s, l, m, least, largest) * size**m / factorial
+
+
+@compiled
+def predictor_at(rows: Rows, i: int, theta: Vector) -> float:
+    """Return the linear predictor of row i."""
+    return dot_row(rows.X, i, theta) + entry(rows.offset, i)

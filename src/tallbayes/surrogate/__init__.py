@@ -1,0 +1,1 @@
+"""The surrogate: mode, Taylor expansion, and bounds on what the expansion leaves out."""

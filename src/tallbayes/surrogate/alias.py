@@ -1,0 +1,79 @@
+"""Walker's alias table: rows drawn with probability proportional to their bound, in constant time."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled
+
+Vector = NDArray[np.float64]
+
+
+class RowSampler(NamedTuple):
+    """Draws row i with probability psi_i / sum(psi)."""
+
+    psi: Vector
+    keep: Vector
+    """Probability of keeping row i once it was chosen uniformly."""
+    alias: NDArray[np.int64]
+    """The row taken otherwise."""
+
+
+def row_sampler(psi: Vector) -> RowSampler:
+    """Return a sampler of rows with probability proportional to psi, non-negative."""
+    keep, alias = _alias_table(psi, float(np.sum(psi)))
+    return RowSampler(psi, keep, alias)
+
+
+@compiled
+def _alias_table(psi: Vector, total: float) -> tuple[Vector, NDArray[np.int64]]:
+    n = psi.size
+    keep = np.ones(n)
+    alias = np.arange(n)
+    if not total > 0.0:
+        return keep, alias
+    largest = np.argmax(psi)
+    scale = n / total
+    poor = np.empty(n, dtype=np.int64)
+    rich = np.empty(n, dtype=np.int64)
+    n_poor = 0
+    n_rich = 0
+    for i in range(n):
+        keep[i] = psi[i] * scale
+        if keep[i] < 1.0:
+            poor[n_poor] = i
+            n_poor += 1
+        else:
+            rich[n_rich] = i
+            n_rich += 1
+    while n_poor > 0 and n_rich > 0:
+        n_poor -= 1
+        small = poor[n_poor]
+        large = rich[n_rich - 1]
+        alias[small] = large
+        keep[large] -= 1.0 - keep[small]
+        if keep[large] < 1.0:
+            n_rich -= 1
+            poor[n_poor] = large
+            n_poor += 1
+    # What is left differs from 1 by rounding only, unless its weight is zero: that is never kept.
+    for r in range(n_rich):
+        keep[rich[r]] = 1.0
+    for r in range(n_poor):
+        i = poor[r]
+        if psi[i] > 0.0:
+            keep[i] = 1.0
+        else:
+            keep[i] = 0.0
+            alias[i] = largest
+    return keep, alias
+
+
+@compiled
+def draw_row(sampler: RowSampler, rng: np.random.Generator) -> int:
+    """Draw a row; two separate random numbers, so that no bit decides two things."""
+    i = rng.integers(0, sampler.keep.size)
+    if rng.random() < sampler.keep[i]:
+        return i
+    return sampler.alias[i]

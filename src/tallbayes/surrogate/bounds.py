@@ -1,0 +1,230 @@
+r"""Bounds on the remainders: how fast a step could be rejected by any row.
+
+A bound gives each row a number psi_i, and each pair of states a number phi, such that the row's intensity
+:math:`\lambda_i = \max(0, r_i(\theta') - r_i(\theta))` is at most phi psi_i, with phi symmetric in its
+arguments. r_i is what the expansion of order k leaves of row i's potential.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled
+from tallbayes.errors import InputError
+from tallbayes.models import Regression
+from tallbayes.sources import whitened
+from tallbayes.surrogate.expansion import Whitening
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+class Bound(NamedTuple):
+    """A bound as compiled code sees it."""
+
+    local: bool
+    order: int
+    total: float
+    """Psi, the sum of psi_i."""
+    radius: float
+    """The bound holds while both states are within this distance (in z) of the centre."""
+    truncation: float
+    """R: pairs with phi Psi >= R take a plain Metropolis-Hastings step on all rows."""
+
+
+@dataclass(frozen=True)
+class Global:
+    r"""The paper's bound: suprema over the whole space and the l1 norm ((P), eq:smh-bound).
+
+    For order k = 1, 2, 3
+
+    .. math:: \bar\lambda_i = \frac{\bar U_{k+1,i}}{(k+1)!}
+              \left(\|\theta - \hat\theta\|_1^{k+1} + \|\theta' - \hat\theta\|_1^{k+1}\right),
+              \qquad \bar U_{k+1,i} = w_i \sup |U_i^{(k+1)}| \max_j |x_{ij}|^{k+1}
+
+    and for the plain factorisation, k = 0, the log-Lipschitz bound :math:`K_i \|\theta' - \theta\|_2` with
+    :math:`K_i = w_i \sup |U_i'| \, \|x_i\|_2` ((P), eq:lipschitz-bounds).
+    """
+
+    def row_bounds(
+        self, model: Regression, whitening: Whitening, order: int, *, threads: int | None = None
+    ) -> tuple[Vector, float]:
+        """Return psi and the radius within which it holds: everywhere.
+
+        Parameters
+        ----------
+        model : Regression
+            The model.
+        whitening : Whitening
+            Not used: this bound lives in the coordinates of the data.
+        order : int
+            Order of the expansion, 0 to 3.
+        threads : int or None
+            Threads for the pass over rows.
+
+        Returns
+        -------
+        tuple of (ndarray, float)
+            psi, one number for each row, and infinity.
+        """
+        critical = model.family.critical_points(order + 1)
+        if not math.isfinite(model.family.supremum(order + 1)):
+            raise InputError(
+                f"{model.family} has no global bound of order {order}: its derivative of order {order + 1} is "
+                "unbounded. Use bound=tb.bounds.Local()."
+            )
+        psi = np.empty(model.n)
+        model.source.map_parts(
+            lambda first, last: whitened.fill_global_bounds(
+                model.source.rows, model.family.curve, order + 1, critical, first, last, psi
+            ),
+            threads,
+        )
+        return psi, math.inf
+
+    @property
+    def local(self) -> bool:
+        """Whether the bound is measured in whitened coordinates."""
+        return False
+
+
+@dataclass(frozen=True)
+class Local:
+    r"""A tighter bound: whitened norm, suprema over a ball around the centre only.
+
+    With a_i = :math:`|L^{-1} x_i|`, and while :math:`|z|, |z'| \le \rho`, the predictor of row i stays within
+    :math:`\hat\eta_i \pm \rho a_i`; C_i is the supremum of its potential's derivative of order k + 1 there, and
+
+    .. math:: \bar\lambda_i = \frac{w_i C_i a_i^{k+1}}{(k+1)!} \,
+              \min\left(|z|^{k+1} + |z'|^{k+1}, \; (k + 1) \max(|z|, |z'|)^k \, |z' - z|\right).
+
+    A step with an end outside the ball is a plain Metropolis-Hastings step on all rows.
+
+    Parameters
+    ----------
+    radius : float or None
+        rho, in posterior standard deviations; None lets it be chosen.
+    """
+
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.radius is not None and not self.radius > 0.0:
+            raise InputError(f"Local: radius={self.radius!r} must be positive, or None to have it chosen.")
+
+    def row_bounds(
+        self, model: Regression, whitening: Whitening, order: int, *, threads: int | None = None
+    ) -> tuple[Vector, float]:
+        """Return psi and the radius within which it holds.
+
+        Parameters
+        ----------
+        model : Regression
+            The model.
+        whitening : Whitening
+            Coordinates in which the ball lives.
+        order : int
+            Order of the expansion, 0 to 3.
+        threads : int or None
+            Threads for the pass over rows.
+
+        Returns
+        -------
+        tuple of (ndarray, float)
+            psi, one number for each row, and the radius.
+        """
+        radius = self.radius if self.radius is not None else default_radius(model.n, model.d)
+        critical = model.family.critical_points(order + 1)
+        psi = np.empty(model.n)
+        model.source.map_parts(
+            lambda first, last: whitened.fill_local_bounds(
+                model.source.rows,
+                model.family.curve,
+                whitening.centre,
+                whitening.inverse_root,
+                order + 1,
+                radius,
+                critical,
+                first,
+                last,
+                psi,
+            ),
+            threads,
+        )
+        return psi, radius
+
+    @property
+    def local(self) -> bool:
+        """Whether the bound is measured in whitened coordinates."""
+        return True
+
+
+def default_radius(n: int, d: int) -> float:
+    """Return a radius that a standard normal in d dimensions leaves with probability 1 / (1000 n)."""
+    from scipy.special import chdtri
+
+    return math.sqrt(float(chdtri(d, 1e-3 / n)))
+
+
+@compiled
+def shift(whitening: Matrix, z: Vector, out: Vector) -> None:
+    """Put theta - centre = W z into out; W is upper triangular."""
+    d = z.size
+    for i in range(d):
+        total = 0.0
+        for j in range(i, d):
+            total += whitening[i, j] * z[j]
+        out[i] = total
+
+
+@compiled
+def distance_from_centre(bound: Bound, whitening: Matrix, z: Vector) -> float:
+    """Return the norm that the bound is a function of: |z|_2 if local, else |theta - centre|_1."""
+    d = z.size
+    total = 0.0
+    if bound.local:
+        for j in range(d):
+            total += z[j] * z[j]
+        return np.sqrt(total)
+    for i in range(d):
+        component = 0.0
+        for j in range(i, d):
+            component += whitening[i, j] * z[j]
+        total += abs(component)
+    return total
+
+
+@compiled
+def step_length(bound: Bound, whitening: Matrix, z: Vector, other: Vector) -> float:
+    """Return |z' - z|_2 if the bound is local, else |theta' - theta|_2."""
+    d = z.size
+    total = 0.0
+    for i in range(d):
+        component = 0.0
+        if bound.local:
+            component = other[i] - z[i]
+        else:
+            for j in range(i, d):
+                component += whitening[i, j] * (other[j] - z[j])
+        total += component * component
+    return np.sqrt(total)
+
+
+@compiled
+def state_factor(
+    bound: Bound, whitening: Matrix, z: Vector, distance: float, other: Vector, other_distance: float
+) -> float:
+    """Return phi(z, z'), symmetric in its arguments; infinite where the bound does not hold."""
+    k = bound.order
+    far = max(distance, other_distance)
+    if far > bound.radius:
+        return np.inf
+    if k == 0:
+        return step_length(bound, whitening, z, other)
+    sum_of_powers = distance ** (k + 1) + other_distance ** (k + 1)
+    if not bound.local:
+        return sum_of_powers
+    return min(sum_of_powers, (k + 1) * far**k * step_length(bound, whitening, z, other))

@@ -1,0 +1,218 @@
+"""The posterior mode: Newton's method on a subsample, then on all rows, damped."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import NoModeError
+from tallbayes.families.curve import coefficients, jet
+from tallbayes.models import Regression
+from tallbayes.sources.arrays import ArraySource
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+SUBSAMPLE = 20_000
+TOLERANCE = 1e-8
+"""Length of the last Newton step, in posterior standard deviations."""
+SUSPICIOUS = 12
+"""Newton steps on all rows after which a posterior without a mode is looked for; a mode takes 2 to 6."""
+LIMIT = 100
+
+
+class Mode(NamedTuple):
+    """Where the posterior is largest, with what was computed there."""
+
+    theta: Vector
+    potential: float
+    """Minus log-likelihood minus log-prior."""
+    gradient: Vector
+    hessian: Matrix
+    passes: int
+    """Passes over all rows that the search took."""
+
+
+class _Point(NamedTuple):
+    theta: Vector
+    value: float
+    gradient: Vector
+    hessian: Matrix
+
+
+def find_mode(model: Regression, *, threads: int | None = None) -> Mode:
+    """Return the mode of the posterior.
+
+    Parameters
+    ----------
+    model : Regression
+        The model.
+    threads : int or None
+        Threads for sums over rows; None takes every core.
+
+    Returns
+    -------
+    Mode
+        The mode and the derivatives there, to a tolerance of 1e-8 posterior standard deviations.
+
+    Raises
+    ------
+    NoModeError
+        If the posterior has no mode: separated classes or dependent columns under a flat prior.
+    """
+    source = model.source
+    size = max(SUBSAMPLE, 100 * model.d)
+    part = source.subsample(size) if source.n > 4 * size else source
+    search = _Search(model, part, threads)
+    theta = _least_squares(part, model)
+    if part is not source:
+        # A ridge keeps a coefficient finite when the subsample has no row that speaks of it.
+        spread = np.sqrt(np.mean(part.rows.X.astype(np.float64) ** 2, axis=0))
+        search.ridge = (spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2
+        theta = search.descend(theta, tolerance=0.1, limit=25).theta
+        search = _Search(model, source, threads)
+    point = search.descend(theta, tolerance=TOLERANCE, limit=LIMIT)
+    return Mode(point.theta, point.value, point.gradient, point.hessian, search.passes)
+
+
+class _Search:
+    """Damped Newton on one source of rows, with the model's prior."""
+
+    def __init__(self, model: Regression, source: ArraySource, threads: int | None) -> None:
+        self.model = model
+        self.source = source
+        self.threads = threads
+        self.ridge = np.zeros(model.d)
+        self.passes = 0
+
+    def evaluate(self, theta: Vector, *, majorise: bool = False) -> _Point:
+        """Return potential, gradient and Hessian of likelihood, prior and ridge at theta."""
+        self.passes += 1
+        value, gradient, hessian = self.source.derivatives(
+            self.model.family.curve, theta, majorise=majorise, threads=self.threads
+        )
+        prior = self.model.gaussian_prior
+        value += prior.potential(theta) + 0.5 * float(self.ridge @ theta**2)
+        gradient = gradient + prior.gradient(theta) + self.ridge * theta
+        return _Point(theta, value, gradient, hessian + np.diag(prior.precision + self.ridge))
+
+    def descend(self, theta: Vector, *, tolerance: float, limit: int) -> _Point:
+        """Take damped Newton steps until the next one is shorter than the tolerance."""
+        exploring = bool(np.any(self.ridge))
+        point = self.evaluate(theta)
+        if not exploring:
+            _refuse_dependent_columns(self.model, point.hessian)
+        for iteration in range(limit):
+            step, length = self._direction(point)
+            if length < tolerance:
+                if not exploring and iteration >= SUSPICIOUS:
+                    _refuse_recession(self.model, step)
+                return point
+            if not exploring and iteration >= SUSPICIOUS and iteration % 4 == 0:
+                _refuse_recession(self.model, step)
+            point = self._damped(point, step, length)
+        if exploring:
+            return point
+        raise NoModeError(
+            f"No mode was found in {limit} Newton steps: the last one still moved by {length:.2g} posterior "
+            "standard deviations. Give the coefficients a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), "
+            "and look for columns on very different scales."
+        )
+
+    def _direction(self, point: _Point) -> tuple[Vector, float]:
+        """Return the Newton step and its length in posterior standard deviations."""
+        hessian = point.hessian
+        if not self.model.family.convex and _factor(hessian) is None:
+            hessian = self.evaluate(point.theta, majorise=True).hessian
+        damping = 0.0
+        while (root := _factor(hessian, damping)) is None:
+            damping = max(10.0 * damping, 1e-10)
+        scale, lower = root
+        white = np.linalg.solve(lower, point.gradient / scale)
+        return np.linalg.solve(lower.T, white) / scale, float(np.linalg.norm(white))
+
+    def _damped(self, point: _Point, step: Vector, length: float) -> _Point:
+        """Halve the step until the potential falls; within reach of rounding, take it whole."""
+        size = 1.0
+        for _ in range(40):
+            trial = self.evaluate(point.theta - size * step)
+            rounding = 1e-13 * self.source.n + 1e-12 * abs(point.value)
+            if trial.value <= point.value - 1e-4 * size * length**2 + rounding:
+                return trial
+            size /= 2.0
+        raise NoModeError(
+            "No mode was found: no step lowers the potential. The design may have columns on extremely "
+            "different scales; rescale them so that typical values are near 1."
+        )
+
+
+def _least_squares(source: ArraySource, model: Regression) -> Vector:
+    """Return a starting point: least squares on the family's guess of the predictor."""
+    rows = source.rows
+    first = slice(0, 5 * SUBSAMPLE)
+    X = rows.X[first].astype(np.float64)
+    target = model.family.starting_predictor(rows.y[first])
+    target = target - (rows.offset if rows.offset.size == 1 else rows.offset[first])
+    return np.linalg.lstsq(X, target, rcond=1e-8)[0]
+
+
+def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | None:
+    """Return (scale, L) with H = diag(scale) L L^T diag(scale), L of unit-diagonal LL^T; None if not positive."""
+    diagonal = np.diag(hessian)
+    if not np.all(diagonal > 0.0):
+        if damping == 0.0:
+            return None
+        diagonal = np.maximum(np.abs(diagonal), 1e-12 * np.max(np.abs(diagonal)) + 1e-300)
+    scale = np.sqrt(diagonal)
+    try:
+        lower = np.linalg.cholesky(hessian / np.outer(scale, scale) + damping * np.eye(scale.size))
+    except np.linalg.LinAlgError:
+        return None
+    return scale, lower
+
+
+def _involved(model: Regression, direction: Vector, weight: Vector) -> str:
+    share = np.abs(direction) * weight
+    return ", ".join(repr(model.names[j]) for j in np.flatnonzero(share > 1e-3 * np.max(share)))
+
+
+def _refuse_dependent_columns(model: Regression, hessian: Matrix) -> None:
+    """Raise if some combination of columns has no curvature at all, to rounding."""
+    scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
+    values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
+    if not model.family.convex and values[0] < -1e-8:
+        return  # not at a mode yet: negative curvature says nothing about the columns
+    if abs(values[0]) < 4.0 * model.d * np.finfo(np.float64).eps:
+        columns = _involved(model, vectors[:, 0], np.ones(model.d))
+        raise NoModeError(
+            f"The columns {columns} are linearly dependent ({model.n} rows), and the prior is flat along their "
+            "combination, so the posterior does not exist. Drop one of them, or give a proper prior, e.g. "
+            "prior=tb.priors.Normal(0, 2.5)."
+        )
+
+
+def _refuse_recession(model: Regression, step: Vector) -> None:
+    """Raise if the potential of no row ever rises along a Newton step: separated classes.
+
+    For a convex g the slope of row i far along v = -step is (s g'(+-inf) + l) x_i . v, with the sign of
+    s x_i . v; if it is nowhere positive the potential falls, or stays, for ever.
+    """
+    if not model.family.convex or np.any(model.gaussian_prior.precision * step**2 > 0.0):
+        return
+    rows, curve, block = model.source.rows, model.family.curve, 65536
+    changes = [-(rows.X[i : i + block] @ step) for i in range(0, model.n, block)]
+    change = np.concatenate(changes)
+    largest = np.max(np.abs(change))
+    if largest < 1e-3:
+        return
+    s, _, l = coefficients(curve, rows.y)
+    falling, rising = jet(curve, -np.inf)[0], jet(curve, np.inf)[0]
+    slope = (s * np.where(s * change > 0.0, rising, falling) + l) * change
+    if np.any(slope > 1e-6 * largest):
+        return
+    spread = np.sqrt(np.mean(rows.X[:block].astype(np.float64) ** 2, axis=0))
+    raise NoModeError(
+        f"The responses are separated by the columns {_involved(model, step, spread)}: moving their "
+        "coefficients ever further fits every row better, so under a flat prior the posterior does not exist. "
+        "Give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), or drop or merge these columns."
+    )
