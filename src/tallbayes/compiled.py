@@ -63,7 +63,7 @@ def _package_cache() -> Iterator[None]:
 def compiled(function: Function) -> Function:
     """Compile without the GIL and cache on disk; arithmetic is strict IEEE."""
     with _package_cache():
-        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        return numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function)
 
 
 def compiled_sum(function: Function) -> Function:

@@ -26,7 +26,7 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     d = z.size
     value = potential_at(target, z, np.empty(d))
     return State(
-        z.copy(), value, 0.0, 0.0, np.empty((BLOCK, d)), BLOCK, np.empty(d), 0.0, 0.0, IDLE, 0, 0
+        z.copy(), value, 0.0, 0.0, np.empty((d, BLOCK)), np.empty(0), np.empty(0), BLOCK, np.empty(d), 0.0, 0.0, IDLE, 0, 0
     )
 
 
@@ -46,6 +46,7 @@ def run_chunk(
     d = state.z.size
     n = target.rows.X.shape[0]
     z, proposed, noise, used, value = state.z, state.proposed, state.noise, state.used, state.value
+    keep, drift, scale, root, has_root = proposal
     theta = np.empty(d)
     done = 0
     work = 0
@@ -53,7 +54,7 @@ def run_chunk(
         if used == BLOCK:
             refill(noise, rng)
             used = 0
-        propose(proposal, z, noise[used], proposed)
+        propose(keep, drift, scale, root, has_root, z, noise, used, proposed)
         used += 1
         work += n
         proposed_value = potential_at(target, proposed, theta)
@@ -68,5 +69,7 @@ def run_chunk(
         draws.rows_touched[done] = n
         draws.full_pass[done] = True
         done += 1
-    after = State(z, value, 0.0, 0.0, noise, used, proposed, 0.0, 0.0, IDLE, 0, 0)
+    after = State(
+        z, value, 0.0, 0.0, noise, state.values, state.distances, used, proposed, 0.0, 0.0, IDLE, 0, 0
+    )
     return after, done

@@ -28,9 +28,13 @@ class State(NamedTuple):
     clock: float
     """Exponential time left until the next event."""
     noise: Matrix
-    """Normal random numbers, a row for each step of the block."""
+    """Normal random numbers, a column for each step of the block; proposals, if they do not depend on z."""
+    values: Vector
+    """Surrogate polynomial at the columns of noise, if they are proposals."""
+    distances: Vector
+    """Norms of the columns of noise, if they are proposals."""
     used: int
-    """Rows of noise that have been used."""
+    """Columns of noise that have been used."""
     proposed: Vector
     proposed_value: float
     proposed_distance: float
@@ -54,6 +58,6 @@ class Draws(NamedTuple):
 @compiled
 def refill(noise: Matrix, rng: np.random.Generator) -> None:
     """Draw the normal random numbers of the next block of steps."""
-    for b in range(noise.shape[0]):
-        for j in range(noise.shape[1]):
-            noise[b, j] = rng.standard_normal()
+    for b in range(noise.shape[1]):
+        for j in range(noise.shape[0]):
+            noise[j, b] = rng.standard_normal()

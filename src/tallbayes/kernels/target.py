@@ -46,18 +46,33 @@ def theta_at(target: Target, z: Vector, theta: Vector) -> None:
 
 
 @compiled
-def row_intensity(target: Target, i: int, move: Vector, other: Vector) -> float:
+def row_intensity(
+    curve: Any,
+    order: int,
+    X: NDArray[Any],
+    y: Vector,
+    weight: Vector,
+    offset: Vector,
+    centre: Vector,
+    i: int,
+    move: Vector,
+    other: Vector,
+) -> float:
     """Return lambda_i: how fast row i rejects a step from centre + move to centre + other."""
-    k = target.bound.order
-    s, c, l = coefficients(target.curve, target.rows.y[i])
-    x = target.rows.X
-    old = dot_row(x, i, move)
-    new = dot_row(x, i, other)
-    t = s * predictor_at(target.rows, i, target.centre) + c
-    change = remainder(target.curve, t, s * new, k) - remainder(target.curve, t, s * old, k)
-    if k == 0:
+    s, c, l = coefficients(curve, y[i])
+    at_centre = 0.0
+    old = 0.0
+    new = 0.0
+    for j in range(centre.size):
+        x = np.float64(X[i, j])
+        at_centre += x * centre[j]
+        old += x * move[j]
+        new += x * other[j]
+    t = s * (at_centre + entry(offset, i)) + c
+    change = remainder(curve, t, s * new, order) - remainder(curve, t, s * old, order)
+    if order == 0:
         change += l * (new - old)
-    return max(0.0, entry(target.rows.weight, i) * change)
+    return max(0.0, entry(weight, i) * change)
 
 
 @compiled
@@ -137,7 +152,7 @@ def log_acceptance(target: Target, z: Vector, other: Vector) -> float:
     The same parts as the kernel's, in expectation: log a0 - rate * sum_i p_i min(1, lambda_i / bar lambda_i),
     with p_i what the alias table really draws. For tests and diagnosis.
     """
-    bound = target.bound
+    bound, rows = target.bound, target.rows
     rate = step_rate(target, z, other)
     if not rate < bound.truncation or not np.isfinite(rate):
         return min(0.0, full_log_ratio(target, z, other))
@@ -157,7 +172,9 @@ def log_acceptance(target: Target, z: Vector, other: Vector) -> float:
     for i in range(n):
         if drawn[i] > 0.0:
             limit = rate / bound.total * target.sampler.psi[i]
-            intensity = row_intensity(target, i, move, new)
+            intensity = row_intensity(
+                target.curve, bound.order, rows.X, rows.y, rows.weight, rows.offset, target.centre, i, move, new
+            )
             if limit > 0.0:
                 total -= rate * drawn[i] * min(1.0, intensity / limit)
     return total

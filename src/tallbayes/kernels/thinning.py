@@ -18,20 +18,30 @@ from tallbayes.kernels.state import BLOCK, IDLE, Draws, State, refill
 from tallbayes.kernels.target import Target, full_log_ratio, rounding_floor, row_intensity
 from tallbayes.proposals.affine import AffineProposal, propose
 from tallbayes.surrogate.alias import draw_row
-from tallbayes.surrogate.bounds import distance_from_centre, shift, state_factor
-from tallbayes.surrogate.polynomial import evaluate
+from tallbayes.surrogate.bounds import distance_from_centre, distances_of_columns, shift, state_factor
+from tallbayes.surrogate.polynomial import evaluate, evaluate_columns, evaluate_parts
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     """Return the state of a chain that starts at z; draws the first clock."""
-    value = evaluate(target.surrogate, z)
-    distance = distance_from_centre(target.bound, target.whitening, z)
-    noise = np.empty((BLOCK, z.size))
-    clock = rng.standard_exponential()
     return State(
-        z.copy(), value, distance, clock, noise, BLOCK, np.empty(z.size), 0.0, 0.0, IDLE, 0, 0
+        z=z.copy(),
+        value=evaluate(target.surrogate, z),
+        distance=distance_from_centre(target.bound, target.whitening, z),
+        clock=rng.standard_exponential(),
+        noise=np.empty((z.size, BLOCK)),
+        values=np.empty(BLOCK),
+        distances=np.empty(BLOCK),
+        used=BLOCK,
+        proposed=np.empty(z.size),
+        proposed_value=0.0,
+        proposed_distance=0.0,
+        pending=IDLE,
+        looked=0,
+        violations=0,
     )
 
 
@@ -49,32 +59,50 @@ def run_chunk(
     Returns the new state and the number of steps finished. Where a chunk ends changes nothing: the step under
     way goes on in the next chunk.
     """
-    d = state.z.size
-    bound = target.bound
-    z, proposed, noise = state.z, state.proposed, state.noise
+    # Arrays are taken out of their tuples once: in the loop each would cost a reference count, which chains in
+    # other threads share.
+    X, y, weight, offset = target.rows
+    curve, centre, whitening, bound = target.curve, target.centre, target.whitening, target.bound
+    linear, isotropic, quadratic, cubic, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
+    psi, row_keep, row_alias = target.sampler
+    keep, drift, scale, root, has_root = proposal
+    out_z, out_accepted, out_rows, out_full = draws
+    z, proposed, noise, values, distances = (
+        state.z, state.proposed, state.noise, state.values, state.distances
+    )
     value, distance, clock, used = state.value, state.distance, state.clock, state.used
     proposed_value, proposed_distance = state.proposed_value, state.proposed_distance
     pending, looked, violations = state.pending, state.looked, state.violations
-    n = target.rows.X.shape[0]
-    move, other = np.empty(d), np.empty(d)
+    n, d = X.shape
+    independent = keep == 0.0 and not has_root
+    move, other, scratch = np.empty(d), np.empty(d), np.empty(d)
     done = 0
     work = 0
-    while done < draws.accepted.size and work < budget:
+    while done < out_accepted.size and work < budget:
         accept = True
         full = False
         if pending == IDLE:
             work += 1
+            looked = 0
             if used == BLOCK:
                 refill(noise, rng)
                 used = 0
-            propose(proposal, z, noise[used], proposed)
+                if independent:
+                    look_ahead(target, drift, scale, noise, values, distances)
+            if independent:
+                for j in range(d):
+                    proposed[j] = noise[j, used]
+                proposed_value, proposed_distance = values[used], distances[used]
+            else:
+                propose(keep, drift, scale, root, has_root, z, noise, used, proposed)
+                proposed_distance = distance_from_centre(bound, whitening, proposed)
+                if not no_surrogate:
+                    proposed_value = evaluate_parts(
+                        linear, isotropic, quadratic, cubic, has_linear, has_quadratic, has_cubic,
+                        proposed, scratch,
+                    )
             used += 1
-            looked = 0
-            proposed_value = evaluate(target.surrogate, proposed)
-            proposed_distance = distance_from_centre(bound, target.whitening, proposed)
-            rate = bound.total * state_factor(
-                bound, target.whitening, z, distance, proposed, proposed_distance
-            )
+            rate = bound.total * state_factor(bound, whitening, z, distance, proposed, proposed_distance)
             if not rate < bound.truncation or not np.isfinite(rate):
                 # Truncation, (P) eq:tfmh-acc-prob; a rate that is not a number ends here as well.
                 full = True
@@ -88,19 +116,19 @@ def run_chunk(
                 if accept:
                     pending = rate
         if pending != IDLE and clock < pending:
-            shift(target.whitening, z, move)
-            shift(target.whitening, proposed, other)
-            factor = state_factor(
-                bound, target.whitening, z, distance, proposed, proposed_distance
-            )
+            shift(whitening, z, move)
+            shift(whitening, proposed, other)
+            factor = state_factor(bound, whitening, z, distance, proposed, proposed_distance)
             while accept and clock < pending and work < budget:
                 pending -= clock
                 clock = rng.standard_exponential()
-                i = draw_row(target.sampler, rng)
+                i = draw_row(row_keep, row_alias, rng)
                 looked += 1
                 work += 1
-                limit = factor * target.sampler.psi[i]
-                intensity = row_intensity(target, i, move, other)
+                limit = factor * psi[i]
+                intensity = row_intensity(
+                    curve, bound.order, X, y, weight, offset, centre, i, move, other
+                )
                 if intensity > limit:
                     far = max(distance, proposed_distance)
                     if intensity > limit + rounding_floor(target, i, far, move, other, limit):
@@ -116,10 +144,10 @@ def run_chunk(
                 z[j] = proposed[j]
             value, distance = proposed_value, proposed_distance
         for j in range(d):
-            draws.z[done, j] = z[j]
-        draws.accepted[done] = accept
-        draws.rows_touched[done] = looked
-        draws.full_pass[done] = full
+            out_z[done, j] = z[j]
+        out_accepted[done] = accept
+        out_rows[done] = looked
+        out_full[done] = full
         done += 1
     after = State(
         z,
@@ -127,6 +155,8 @@ def run_chunk(
         distance,
         clock,
         noise,
+        values,
+        distances,
         used,
         proposed,
         proposed_value,
@@ -136,3 +166,15 @@ def run_chunk(
         violations,
     )
     return after, done
+
+
+@compiled
+def look_ahead(
+    target: Target, drift: Vector, scale: float, noise: Matrix, values: Vector, distances: Vector
+) -> None:
+    """Turn a block of noise into proposals that do not depend on the state, with value and distance of each."""
+    for j in range(noise.shape[0]):
+        for b in range(noise.shape[1]):
+            noise[j, b] = drift[j] + scale * noise[j, b]
+    evaluate_columns(target.surrogate, noise, values)
+    distances_of_columns(target.bound, target.whitening, noise, distances)

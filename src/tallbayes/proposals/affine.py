@@ -22,15 +22,25 @@ class AffineProposal(NamedTuple):
 
 
 @compiled
-def propose(proposal: AffineProposal, z: Vector, noise: Vector, out: Vector) -> None:
-    """Put a proposal from z into out."""
+def propose(
+    keep: float,
+    drift: Vector,
+    scale: float,
+    root: Matrix,
+    has_root: bool,
+    z: Vector,
+    noise: Matrix,
+    column: int,
+    out: Vector,
+) -> None:
+    """Put a proposal from z, made with one column of noise, into out."""
     d = z.size
-    if not proposal.has_root:
+    if not has_root:
         for j in range(d):
-            out[j] = proposal.keep * z[j] + proposal.drift[j] + proposal.scale * noise[j]
+            out[j] = keep * z[j] + drift[j] + scale * noise[j, column]
         return
     for i in range(d):
-        total = proposal.keep * z[i] + proposal.drift[i]
+        total = keep * z[i] + drift[i]
         for j in range(d):
-            total += proposal.root[i, j] * noise[j]
+            total += root[i, j] * noise[j, column]
         out[i] = total

@@ -1,1 +1,1 @@
-"""results."""
+"""Results: trees and tables."""

@@ -1,1 +1,1 @@
-"""run."""
+"""Runs: chains, threads, progress."""

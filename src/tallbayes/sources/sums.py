@@ -1,7 +1,8 @@
 """Sums over a range of rows: the compiled half of a source's first service.
 
 Rows are copied a tile at a time into a small transposed float64 buffer, so that every memory order and
-precision takes the same path and the inner loops run along rows with unit stride.
+precision takes the same path and the inner loops run along rows with unit stride. Compiled loops read arrays
+from local names: taking one out of a NamedTuple costs a reference count each time.
 """
 
 from typing import Any
@@ -48,11 +49,12 @@ def _dot(a: Vector, b: Vector, count: int) -> float:
 @compiled
 def sum_potential(rows: Rows, curve: Any, theta: Vector, first: int, last: int) -> float:
     """Sum the potential at theta over rows first .. last - 1."""
+    X, y, weight, offset = rows
     total = 0.0
     for i in range(first, last):
-        s, c, l = coefficients(curve, rows.y[i])
-        eta = dot_row(rows.X, i, theta) + entry(rows.offset, i)
-        total += entry(rows.weight, i) * (potential(curve, s * eta + c) + l * eta)
+        s, c, l = coefficients(curve, y[i])
+        eta = dot_row(X, i, theta) + entry(offset, i)
+        total += entry(weight, i) * (potential(curve, s * eta + c) + l * eta)
     return total
 
 
@@ -61,14 +63,15 @@ def sum_potential_difference(
     rows: Rows, curve: Any, theta: Vector, other: Vector, first: int, last: int
 ) -> float:
     """Sum the potential at other minus that at theta, row by row, over rows first .. last - 1."""
+    X, y, weight, offset = rows
     total = 0.0
     for i in range(first, last):
-        s, c, l = coefficients(curve, rows.y[i])
-        offset = entry(rows.offset, i)
-        old = dot_row(rows.X, i, theta) + offset
-        new = dot_row(rows.X, i, other) + offset
+        s, c, l = coefficients(curve, y[i])
+        known = entry(offset, i)
+        old = dot_row(X, i, theta) + known
+        new = dot_row(X, i, other) + known
         change = potential(curve, s * new + c) - potential(curve, s * old + c)
-        total += entry(rows.weight, i) * (change + l * (new - old))
+        total += entry(weight, i) * (change + l * (new - old))
     return total
 
 
@@ -88,6 +91,7 @@ def sum_derivatives(
     With ``majorise`` the second derivative g'' is replaced by g'(t) / t, the curvature of the parabola that
     touches an even g at +-t and lies above it: the Hessian is then positive whatever the residuals.
     """
+    X, y, weight, offset = rows
     d = theta.size
     tile = np.empty((d, TILE))
     eta = np.empty(TILE)
@@ -97,13 +101,13 @@ def sum_derivatives(
     total = 0.0
     for start in range(first, last, TILE):
         count = min(TILE, last - start)
-        load_tile(rows.X, start, count, tile)
+        load_tile(X, start, count, tile)
         tile_predictor(tile, count, theta, eta)
         for r in range(count):
             i = start + r
-            s, c, l = coefficients(curve, rows.y[i])
-            w = entry(rows.weight, i)
-            predictor = eta[r] + entry(rows.offset, i)
+            s, c, l = coefficients(curve, y[i])
+            w = entry(weight, i)
+            predictor = eta[r] + entry(offset, i)
             t = s * predictor + c
             g1, g2, _, _ = jet(curve, t)
             if majorise and abs(t) > 1e-8:

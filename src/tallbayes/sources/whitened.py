@@ -53,19 +53,20 @@ def sum_whitened_hessian(
     rows: Rows, curve: Any, centre: Vector, inverse_root: Matrix, first: int, last: int, hessian: Matrix
 ) -> None:
     """Add the likelihood's Hessian in whitened coordinates (lower triangle) over rows first .. last - 1."""
+    X, y, weight, offset = rows
     d = centre.size
     tile, white = np.empty((d, TILE)), np.empty((d, TILE))
     eta, scaled, curvature = np.empty(TILE), np.empty(TILE), np.empty(TILE)
     for start in range(first, last, TILE):
         count = min(TILE, last - start)
-        load_tile(rows.X, start, count, tile)
+        load_tile(X, start, count, tile)
         tile_predictor(tile, count, centre, eta)
         whiten_tile(tile, count, inverse_root, white)
         for r in range(count):
             i = start + r
-            s, c, _ = coefficients(curve, rows.y[i])
-            g2 = jet(curve, s * (eta[r] + entry(rows.offset, i)) + c)[1]
-            curvature[r] = entry(rows.weight, i) * s * s * g2
+            s, c, _ = coefficients(curve, y[i])
+            g2 = jet(curve, s * (eta[r] + entry(offset, i)) + c)[1]
+            curvature[r] = entry(weight, i) * s * s * g2
         for a in range(d):
             for r in range(count):
                 scaled[r] = curvature[r] * white[a, r]
@@ -78,19 +79,20 @@ def sum_cubic(
     rows: Rows, curve: Any, centre: Vector, inverse_root: Matrix, first: int, last: int, packed: Vector
 ) -> None:
     """Add the third derivative's sums over rows, entry (a, b, c) with a >= b >= c, to packed."""
+    X, y, weight, offset = rows
     d = centre.size
     tile, white = np.empty((d, TILE)), np.empty((d, TILE))
     eta, third, single, pair = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.empty(TILE)
     for start in range(first, last, TILE):
         count = min(TILE, last - start)
-        load_tile(rows.X, start, count, tile)
+        load_tile(X, start, count, tile)
         tile_predictor(tile, count, centre, eta)
         whiten_tile(tile, count, inverse_root, white)
         for r in range(count):
             i = start + r
-            s, c, _ = coefficients(curve, rows.y[i])
-            g3 = jet(curve, s * (eta[r] + entry(rows.offset, i)) + c)[2]
-            third[r] = entry(rows.weight, i) * s * s * s * g3
+            s, c, _ = coefficients(curve, y[i])
+            g3 = jet(curve, s * (eta[r] + entry(offset, i)) + c)[2]
+            third[r] = entry(weight, i) * s * s * s * g3
         at = 0
         for a in range(d):
             for r in range(count):
@@ -150,6 +152,7 @@ def fill_local_bounds(
     psi: Vector,
 ) -> None:
     """Put w_i sup |U_i^(m)| a_i^m / m! into psi, a_i = |L^-1 x_i|, sup over eta_i +- radius a_i."""
+    X, y, weight, offset = rows
     d = centre.size
     tile, white = np.empty((d, TILE)), np.empty((d, TILE))
     eta, norm = np.empty(TILE), np.empty(TILE)
@@ -158,7 +161,7 @@ def fill_local_bounds(
         factorial *= j
     for start in range(first, last, TILE):
         count = min(TILE, last - start)
-        load_tile(rows.X, start, count, tile)
+        load_tile(X, start, count, tile)
         tile_predictor(tile, count, centre, eta)
         whiten_tile(tile, count, inverse_root, white)
         norm[:count] = 0.0
@@ -168,11 +171,11 @@ def fill_local_bounds(
         for r in range(count):
             i = start + r
             a_i = np.sqrt(norm[r])
-            s, c, l = coefficients(curve, rows.y[i])
-            t = s * (eta[r] + entry(rows.offset, i)) + c
+            s, c, l = coefficients(curve, y[i])
+            t = s * (eta[r] + entry(offset, i)) + c
             half = abs(s) * radius * a_i
             least, largest = derivative_range(curve, m, t - half, t + half, critical)
-            psi[i] = entry(rows.weight, i) * steepest(s, l, m, least, largest) * a_i**m / factorial
+            psi[i] = entry(weight, i) * steepest(s, l, m, least, largest) * a_i**m / factorial
 
 
 @compiled
@@ -180,6 +183,7 @@ def fill_global_bounds(
     rows: Rows, curve: Any, m: int, critical: Vector, first: int, last: int, psi: Vector
 ) -> None:
     """Put the paper's constants into psi: supremum over the whole line, largest |x_ij| (|x_i| for m = 1)."""
+    X, y, weight, _ = rows
     least, largest = derivative_range(curve, m, -np.inf, np.inf, critical)
     factorial = 1.0
     for j in range(2, m + 1):
@@ -187,14 +191,14 @@ def fill_global_bounds(
     for i in range(first, last):
         size = 0.0
         if m == 1:
-            for j in range(rows.X.shape[1]):
-                size += np.float64(rows.X[i, j]) ** 2
+            for j in range(X.shape[1]):
+                size += np.float64(X[i, j]) ** 2
             size = np.sqrt(size)
         else:
-            for j in range(rows.X.shape[1]):
-                size = max(size, abs(np.float64(rows.X[i, j])))
-        s, _, l = coefficients(curve, rows.y[i])
-        psi[i] = entry(rows.weight, i) * steepest(s, l, m, least, largest) * size**m / factorial
+            for j in range(X.shape[1]):
+                size = max(size, abs(np.float64(X[i, j])))
+        s, _, l = coefficients(curve, y[i])
+        psi[i] = entry(weight, i) * steepest(s, l, m, least, largest) * size**m / factorial
 
 
 @compiled

@@ -21,7 +21,7 @@ class RowSampler(NamedTuple):
 
 
 def row_sampler(psi: Vector) -> RowSampler:
-    """Return a sampler of rows with probability proportional to psi, non-negative."""
+    """Return a sampler of rows with probability proportional to psi, non-negative; fewer than 2^31 rows."""
     keep, alias = _alias_table(psi, float(np.sum(psi)))
     return RowSampler(psi, keep, alias)
 
@@ -71,9 +71,20 @@ def _alias_table(psi: Vector, total: float) -> tuple[Vector, NDArray[np.int64]]:
 
 
 @compiled
-def draw_row(sampler: RowSampler, rng: np.random.Generator) -> int:
+def uniform_index(n: int, rng: np.random.Generator) -> int:
+    """Return an integer in [0, n), each with exactly the same probability, for n < 2^32 (Lemire's method)."""
+    while True:
+        bits = np.int64(rng.random() * 4294967296.0)
+        product = bits * n
+        low = product & 0xFFFFFFFF
+        if low >= n or low >= (4294967296 - n) % n:
+            return product >> 32
+
+
+@compiled
+def draw_row(keep: Vector, alias: NDArray[np.int64], rng: np.random.Generator) -> int:
     """Draw a row; two separate random numbers, so that no bit decides two things."""
-    i = rng.integers(0, sampler.keep.size)
-    if rng.random() < sampler.keep[i]:
+    i = uniform_index(keep.size, rng)
+    if rng.random() < keep[i]:
         return i
-    return sampler.alias[i]
+    return alias[i]

@@ -198,6 +198,28 @@ def distance_from_centre(bound: Bound, whitening: Matrix, z: Vector) -> float:
 
 
 @compiled
+def distances_of_columns(bound: Bound, whitening: Matrix, z: Matrix, distances: Vector) -> None:
+    """Put the distance from the centre of every column of z into distances."""
+    d, count = z.shape
+    distances[:] = 0.0
+    if bound.local:
+        for j in range(d):
+            for b in range(count):
+                distances[b] += z[j, b] * z[j, b]
+        for b in range(count):
+            distances[b] = np.sqrt(distances[b])
+        return
+    component = np.empty(count)
+    for i in range(d):
+        component[:] = 0.0
+        for j in range(i, d):
+            for b in range(count):
+                component[b] += whitening[i, j] * z[j, b]
+        for b in range(count):
+            distances[b] += abs(component[b])
+
+
+@compiled
 def step_length(bound: Bound, whitening: Matrix, z: Vector, other: Vector) -> float:
     """Return |z' - z|_2 if the bound is local, else |theta' - theta|_2."""
     d = z.size

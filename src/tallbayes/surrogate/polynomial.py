@@ -44,44 +44,91 @@ def polynomial(
 @compiled
 def evaluate(p: Polynomial, z: Vector) -> float:
     """Return p(z)."""
-    if p.is_zero:
-        return 0.0
-    d = z.size
-    total = 0.0
-    if p.has_linear:
-        for j in range(d):
-            total += p.linear[j] * z[j]
-    if p.isotropic != 0.0:
-        square = 0.0
-        for j in range(d):
-            square += z[j] * z[j]
-        total += 0.5 * p.isotropic * square
-    if p.has_quadratic:
-        for i in range(d):
-            inner = 0.0
-            for j in range(d):
-                inner += p.quadratic[i, j] * z[j]
-            total += 0.5 * z[i] * inner
-    if p.has_cubic:
-        total += cubic_value(p.cubic, z)
-    return total
+    values = np.empty(1)
+    evaluate_columns(p, z.reshape(-1, 1), values)
+    return values[0]
 
 
 @compiled
-def cubic_value(packed: Vector, z: Vector) -> float:
-    """Return the packed cubic at z; the inner loop adds to all of a vector, which vectorises."""
+def evaluate_columns(p: Polynomial, z: Matrix, values: Vector) -> None:
+    """Put p of every column of z into values; the inner loops run along columns, so they use SIMD."""
+    d, count = z.shape
+    linear, quadratic, cubic = p.linear, p.quadratic, p.cubic
+    values[:] = 0.0
+    if p.is_zero:
+        return
+    inner = np.empty(count)
+    if p.has_linear:
+        for j in range(d):
+            for b in range(count):
+                values[b] += linear[j] * z[j, b]
+    if p.isotropic != 0.0:
+        half = 0.5 * p.isotropic
+        for j in range(d):
+            for b in range(count):
+                values[b] += half * z[j, b] * z[j, b]
+    if p.has_quadratic:
+        for i in range(d):
+            inner[:] = 0.0
+            for j in range(d):
+                for b in range(count):
+                    inner[b] += quadratic[i, j] * z[j, b]
+            for b in range(count):
+                values[b] += 0.5 * z[i, b] * inner[b]
+    if p.has_cubic:
+        at = 0
+        for i in range(d):
+            for j in range(i + 1):
+                inner[:] = 0.0
+                for k in range(j + 1):
+                    for b in range(count):
+                        inner[b] += cubic[at + k] * z[k, b]
+                at += j + 1
+                for b in range(count):
+                    values[b] += z[i, b] * z[j, b] * inner[b]
+
+
+@compiled
+def evaluate_parts(
+    linear: Vector,
+    isotropic: float,
+    quadratic: Matrix,
+    cubic: Vector,
+    has_linear: bool,
+    has_quadratic: bool,
+    has_cubic: bool,
+    z: Vector,
+    scratch: Vector,
+) -> float:
+    """Return p(z) from the parts of p, without an allocation or a reference count, for use in a hot loop."""
     d = z.size
-    inner = np.zeros(d)
-    first = 0
-    for i in range(d):
-        for j in range(i + 1):
-            pair = z[i] * z[j]
-            for k in range(j + 1):
-                inner[k] += pair * packed[first + k]
-            first += j + 1
     total = 0.0
-    for k in range(d):
-        total += inner[k] * z[k]
+    if has_linear:
+        for j in range(d):
+            total += linear[j] * z[j]
+    if isotropic != 0.0:
+        square = 0.0
+        for j in range(d):
+            square += z[j] * z[j]
+        total += 0.5 * isotropic * square
+    if has_quadratic:
+        for i in range(d):
+            inner = 0.0
+            for j in range(d):
+                inner += quadratic[i, j] * z[j]
+            total += 0.5 * z[i] * inner
+    if has_cubic:
+        # Adding multiples of a vector to a vector needs no reordering to use SIMD.
+        scratch[:] = 0.0
+        at = 0
+        for i in range(d):
+            for j in range(i + 1):
+                pair = z[i] * z[j]
+                for k in range(j + 1):
+                    scratch[k] += pair * cubic[at + k]
+                at += j + 1
+        for k in range(d):
+            total += scratch[k] * z[k]
     return total
 
 

@@ -1,0 +1,129 @@
+"""`sample`: set up once, then run chains in threads, chunk by chunk."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallbayes.errors import ExactnessError, InputError
+from tallbayes.kernels import Kernel, ScalableMH
+from tallbayes.models import Regression
+from tallbayes.results.tree import build_tree
+from tallbayes.run.chain import Chain
+from tallbayes.run.progress import Progress, choose_progress
+from tallbayes.sources.arrays import available_threads
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+def sample(
+    model: Regression,
+    kernel: Kernel | None = None,
+    *,
+    draws: int = 1000,
+    chains: int = 4,
+    seed: int | None = None,
+    warmup: int | None = None,
+    progress: bool | None = None,
+    threads: int | None = None,
+    chunk: int | None = None,
+) -> "DataTree":
+    """Draw from the exact posterior of a model.
+
+    The same seed gives the same draws, whatever the number of threads and the size of chunks. Ctrl-C ends the
+    run early and returns what was drawn.
+
+    Parameters
+    ----------
+    model : Regression
+        The model.
+    kernel : Kernel or None
+        How to move, from `tallbayes.kernels`; None chooses.
+    draws : int
+        Draws to keep from each chain, after warm-up.
+    chains : int
+        Number of independent chains.
+    seed : int or None
+        Seed of the run; None takes a fresh one, which is in the result's attributes.
+    warmup : int or None
+        Steps each chain makes before it keeps draws; None chooses.
+    progress : bool or None
+        False is silent, True always shows; None shows a live display in a terminal, and a line now and then
+        elsewhere.
+    threads : int or None
+        Threads to use; None takes every core.
+    chunk : int or None
+        Steps between looks at the clock and the keyboard; None chooses.
+
+    Returns
+    -------
+    xarray.DataTree
+        ``posterior["beta"]`` (chain, draw, coefficient) and ``sample_stats``, in ArviZ's schema.
+
+    Raises
+    ------
+    ExactnessError
+        If a proved bound was found broken, so that the draws would not be exact.
+    """
+    if not isinstance(model, Regression):
+        raise InputError(f"sample: model={model!r} was given; expected a tb.Regression.")
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise InputError(f"sample: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
+    counts = {"draws": draws, "chains": chains, "warmup": warmup, "threads": threads, "chunk": chunk}
+    for name, value in counts.items():
+        _check_count(name, value, least=0 if name == "warmup" else 1)
+    seeds = _seed_sequence(seed)
+    display = choose_progress(progress)
+    with display:
+        started = time.perf_counter()
+        display.setting_up(model)
+        prepared = (kernel or ScalableMH()).prepare(model, threads=threads)
+        steps = prepared.warmup if warmup is None else warmup
+        runs = [Chain(prepared, child, steps, draws, chunk) for child in seeds.spawn(chains)]
+        setup_seconds = time.perf_counter() - started
+        started = time.perf_counter()
+        interrupted = _run(runs, display, threads or available_threads())
+        sampling_seconds = time.perf_counter() - started
+    attributes: dict[str, Any] = {
+        "setup_seconds": setup_seconds,
+        "sampling_seconds": sampling_seconds,
+        "interrupted": int(interrupted),
+        "seed": str(seeds.entropy),
+    }
+    return build_tree(model, prepared, runs, attributes)
+
+
+def _run(runs: list[Chain], display: Progress, threads: int) -> bool:
+    """Advance all chains in rounds of one chunk each; return whether the run was interrupted."""
+    try:
+        with ThreadPoolExecutor(min(threads, len(runs))) as pool:
+            while active := [run for run in runs if not run.finished]:
+                # Leaving the block on an interrupt waits for the chunks under way, so no chain is torn.
+                list(pool.map(Chain.advance, active))
+                if violations := sum(run.state.violations for run in runs):
+                    raise ExactnessError(
+                        f"{violations} remainder(s) exceeded their proved bound: the draws would not be exact "
+                        "and are withheld. Please report the family and the data; "
+                        "tb.kernels.MetropolisHastings() needs no bounds."
+                    )
+                display.update([run.status() for run in runs])
+    except KeyboardInterrupt:
+        if min(run.kept for run in runs) == 0:
+            raise
+        return True
+    return False
+
+
+def _check_count(name: str, value: int | None, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"sample: {name}={value!r} must be a whole number, {least} or more.")
+
+
+def _seed_sequence(seed: int | None) -> np.random.SeedSequence:
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+        raise InputError(f"sample: seed={seed!r} must be a whole number, 0 or more, or None.")
+    return np.random.SeedSequence(None if seed is None else int(seed))
