@@ -63,7 +63,7 @@ def _package_cache() -> Iterator[None]:
 def compiled(function: Function) -> Function:
     """Compile without the GIL and cache on disk; arithmetic is strict IEEE."""
     with _package_cache():
-        return numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function)
+        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
 
 
 def compiled_sum(function: Function) -> Function:
@@ -72,6 +72,6 @@ def compiled_sum(function: Function) -> Function:
     Reordering changes a sum by rounding only. It is never used where an acceptance or a bound is decided.
     """
     with _package_cache():
-        return numba.njit(
-            cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
-        )(function)
+        return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})(
+            function
+        )

@@ -25,7 +25,7 @@ def potential(curve: Any, t: Any) -> Any:
 
 
 def jet(curve: Any, t: Any) -> Any:
-    """Derivatives of the softplus: polynomials in its first, sigma; accurate in both tails."""
+    """Return the derivatives: polynomials in its first, sigma; accurate in both tails."""
     e = math.exp(-abs(t))
     upper = 1.0 / (1.0 + e)  # sigma(|t|)
     lower = e * upper  # sigma(-|t|), kept apart because 1 - upper loses it
@@ -36,7 +36,7 @@ def jet(curve: Any, t: Any) -> Any:
 
 
 def coefficients(curve: Any, y: Any) -> Any:
-    """s = 1 - 2 y: the two classes are mirror images, so no linear term is left over."""
+    """S = 1 - 2 y: the two classes are mirror images, so no linear term is left over."""
     return 1.0 - 2.0 * y, 0.0, 0.0
 
 

@@ -13,7 +13,6 @@ plain Python alike.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba.core import types
 from numba.extending import overload
 
 Number = float
@@ -54,9 +53,8 @@ def coefficients(curve: Any, y: Any) -> Any:
 
 
 def _compiled_function(curve: Any, name: str) -> Callable[..., Any] | None:
-    if not isinstance(curve, types.BaseNamedTuple):
-        return None
-    return getattr(_FUNCTIONS[curve.instance_class], name)
+    functions = _FUNCTIONS.get(getattr(curve, "instance_class", object))
+    return getattr(functions, name, None)
 
 
 @overload(potential)

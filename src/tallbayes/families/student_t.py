@@ -30,7 +30,7 @@ def potential(curve: Any, t: Any) -> Any:
 
 
 def jet(curve: Any, t: Any) -> Any:
-    """Derivatives from powers of w = 1 / (1 - i u), u = t / sqrt(df): Im w, Re w^2, -2 Im w^3, -6 Re w^4."""
+    """Return Im w, Re w^2, -2 Im w^3, -6 Re w^4 of w = 1 / (1 - i u), u = t / sqrt(df), scaled."""
     u = t / curve.reach
     if abs(u) > 1.0:
         v = 1.0 / u
@@ -50,7 +50,7 @@ def jet(curve: Any, t: Any) -> Any:
 
 
 def coefficients(curve: Any, y: Any) -> Any:
-    """t = (y - eta) / scale."""
+    """T = (y - eta) / scale."""
     return -1.0 / curve.scale, y / curve.scale, 0.0
 
 

@@ -26,7 +26,20 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     d = z.size
     value = potential_at(target, z, np.empty(d))
     return State(
-        z.copy(), value, 0.0, 0.0, np.empty((d, BLOCK)), np.empty(0), np.empty(0), BLOCK, np.empty(d), 0.0, 0.0, IDLE, 0, 0
+        z.copy(),
+        value,
+        0.0,
+        0.0,
+        np.empty((d, BLOCK)),
+        np.empty(0),
+        np.empty(0),
+        BLOCK,
+        np.empty(d),
+        0.0,
+        0.0,
+        IDLE,
+        0,
+        0,
     )
 
 

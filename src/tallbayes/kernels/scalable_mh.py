@@ -25,9 +25,9 @@ class ScalableMH(Kernel):
               {\hat\pi_k(\theta) q(\theta, \theta')}\right)
               \prod_i 1 \wedge \exp(r_i(\theta) - r_i(\theta'))
 
-    with r_i the remainder of row i's potential after its Taylor expansion of order k; the prior is exact, inside
-    the first factor. Where the rate of the thinning reaches R, or the bound does not hold, the step is a plain
-    Metropolis-Hastings step on all rows.
+    with r_i the remainder of row i's potential after its Taylor expansion of order k; the prior is exact,
+    inside the first factor. Where the rate of the thinning reaches R, or the bound does not hold, the step is
+    a plain Metropolis-Hastings step on all rows.
 
     Parameters
     ----------

@@ -68,7 +68,11 @@ def run_chunk(
     keep, drift, scale, root, has_root = proposal
     out_z, out_accepted, out_rows, out_full = draws
     z, proposed, noise, values, distances = (
-        state.z, state.proposed, state.noise, state.values, state.distances
+        state.z,
+        state.proposed,
+        state.noise,
+        state.values,
+        state.distances,
     )
     value, distance, clock, used = state.value, state.distance, state.clock, state.used
     proposed_value, proposed_distance = state.proposed_value, state.proposed_distance
@@ -98,8 +102,15 @@ def run_chunk(
                 proposed_distance = distance_from_centre(bound, whitening, proposed)
                 if not no_surrogate:
                     proposed_value = evaluate_parts(
-                        linear, isotropic, quadratic, cubic, has_linear, has_quadratic, has_cubic,
-                        proposed, scratch,
+                        linear,
+                        isotropic,
+                        quadratic,
+                        cubic,
+                        has_linear,
+                        has_quadratic,
+                        has_cubic,
+                        proposed,
+                        scratch,
                     )
             used += 1
             rate = bound.total * state_factor(bound, whitening, z, distance, proposed, proposed_distance)
@@ -126,9 +137,7 @@ def run_chunk(
                 looked += 1
                 work += 1
                 limit = factor * psi[i]
-                intensity = row_intensity(
-                    curve, bound.order, X, y, weight, offset, centre, i, move, other
-                )
+                intensity = row_intensity(curve, bound.order, X, y, weight, offset, centre, i, move, other)
                 if intensity > limit:
                     far = max(distance, proposed_distance)
                     if intensity > limit + rounding_floor(target, i, far, move, other, limit):

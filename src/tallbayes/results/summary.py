@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tallbayes.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,5 +46,5 @@ def summary(tree: "DataTree", probs: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd
     columns["ess_bulk"] = beta.azstats.ess(method="bulk")
     columns["ess_tail"] = beta.azstats.ess(method="tail")
     columns["r_hat"] = beta.azstats.rhat()
-    names = [str(name) for name in beta["coefficient"].values]
+    names = [str(name) for name in np.asarray(beta["coefficient"])]
     return pd.DataFrame({title: values.values for title, values in columns.items()}, index=names)

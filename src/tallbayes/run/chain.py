@@ -81,7 +81,7 @@ class Chain:
         steps = min(goal - self.done, self._chunk or LARGEST_CHUNK)
         if self._scratch.accepted.size < steps:
             self._scratch = _scratch(steps, self.beta.shape[1])
-        out = Draws(*(array[:steps] for array in self._scratch))
+        out = _first(self._scratch, steps)
         started = time.perf_counter()
         self.state, made = self.prepared.run_chunk(
             self.prepared.target, self.prepared.proposal, self.state, self.rng, out, self._budget
@@ -115,6 +115,10 @@ def _scratch(steps: int, d: int) -> Draws:
         np.empty(steps, dtype=np.int64),
         np.empty(steps, dtype=np.bool_),
     )
+
+
+def _first(draws: Draws, steps: int) -> Draws:
+    return Draws(draws.z[:steps], draws.accepted[:steps], draws.rows_touched[:steps], draws.full_pass[:steps])
 
 
 @compiled

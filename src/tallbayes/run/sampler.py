@@ -70,7 +70,9 @@ def sample(
     if not isinstance(model, Regression):
         raise InputError(f"sample: model={model!r} was given; expected a tb.Regression.")
     if kernel is not None and not isinstance(kernel, Kernel):
-        raise InputError(f"sample: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
+        raise InputError(
+            f"sample: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None."
+        )
     counts = {"draws": draws, "chains": chains, "warmup": warmup, "threads": threads, "chunk": chunk}
     for name, value in counts.items():
         _check_count(name, value, least=0 if name == "warmup" else 1)

@@ -104,9 +104,7 @@ class ArraySource:
 
         def part(first: int, last: int) -> tuple[float, Vector, Matrix]:
             gradient, hessian = np.zeros(self.d), np.zeros((self.d, self.d))
-            value = sums.sum_derivatives(
-                self.rows, curve, theta, majorise, first, last, gradient, hessian
-            )
+            value = sums.sum_derivatives(self.rows, curve, theta, majorise, first, last, gradient, hessian)
             return value, gradient, hessian
 
         values, gradients, lower = zip(*self.map_parts(part, threads), strict=True)

@@ -1,6 +1,6 @@
 """Walker's alias table: rows drawn with probability proportional to their bound, in constant time."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ def _alias_table(psi: Vector, total: float) -> tuple[Vector, NDArray[np.int64]]:
 
 
 @compiled
-def uniform_index(n: int, rng: np.random.Generator) -> int:
+def uniform_index(n: int, rng: np.random.Generator) -> Any:
     """Return an integer in [0, n), each with exactly the same probability, for n < 2^32 (Lemire's method)."""
     while True:
         bits = np.int64(rng.random() * 4294967296.0)

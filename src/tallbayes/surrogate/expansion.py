@@ -16,6 +16,7 @@ from tallbayes.surrogate.polynomial import Polynomial, packed_size, polynomial
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 BADLY_CONDITIONED = 1e-5
 """Least eigenvalue of the scaled Hessian below which whitening is repeated on whitened rows."""
@@ -99,9 +100,7 @@ class Expansion(NamedTuple):
     """Prior (exact) plus the likelihood's Taylor expansion."""
 
 
-def expand(
-    model: Regression, whitening: Whitening, order: int, *, threads: int | None = None
-) -> Expansion:
+def expand(model: Regression, whitening: Whitening, order: int, *, threads: int | None = None) -> Expansion:
     """Return the Taylor expansion of the given order, 0 to 3 (order 0 is the prior alone).
 
     Parameters
@@ -153,7 +152,5 @@ def _cubic(model: Regression, whitening: Whitening, threads: int | None) -> Vect
     return total * multiplicity / 6.0
 
 
-def _packed_indices(d: int) -> list[tuple[Vector, Vector, Vector]]:
-    return [
-        (np.full(b + 1, a), np.full(b + 1, b), np.arange(b + 1)) for a in range(d) for b in range(a + 1)
-    ]
+def _packed_indices(d: int) -> list[tuple[Indices, Indices, Indices]]:
+    return [(np.full(b + 1, a), np.full(b + 1, b), np.arange(b + 1)) for a in range(d) for b in range(a + 1)]

@@ -153,11 +153,11 @@ def _least_squares(source: ArraySource, model: Regression) -> Vector:
     X = rows.X[first].astype(np.float64)
     target = model.family.starting_predictor(rows.y[first])
     target = target - (rows.offset if rows.offset.size == 1 else rows.offset[first])
-    return np.linalg.lstsq(X, target, rcond=1e-8)[0]
+    return np.asarray(np.linalg.lstsq(X, target, rcond=1e-8)[0], dtype=np.float64)
 
 
 def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | None:
-    """Return (scale, L) with H = diag(scale) L L^T diag(scale), L of unit-diagonal LL^T; None if not positive."""
+    """Return (scale, L) with H = diag(scale) L L' diag(scale), or None if H is not positive definite."""
     diagonal = np.diag(hessian)
     if not np.all(diagonal > 0.0):
         if damping == 0.0:
