@@ -49,6 +49,11 @@ def cache_directory() -> Path:
 _DIRECTORY = str(cache_directory())
 
 
+def kernels_are_cached() -> bool:
+    """Return whether a chain of this source has run on this machine, so that its kernel need not compile."""
+    return any(Path(_DIRECTORY).glob("*/*.run_chunk-*.nbi"))
+
+
 @contextmanager
 def _package_cache() -> Iterator[None]:
     """Point Numba at our directory while one function is declared, and leave the user's setting alone."""

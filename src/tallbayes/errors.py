@@ -15,3 +15,7 @@ class NoModeError(TallbayesError, ValueError):
 
 class ExactnessError(TallbayesError, RuntimeError):
     """A remainder exceeded its proved bound: the draws would not be exact, so none are returned."""
+
+
+class MissingPackageError(TallbayesError, ImportError):
+    """An optional package is needed; the message says which extra installs it."""

@@ -1,6 +1,7 @@
 """The result of a run as an xarray.DataTree in ArviZ's schema."""
 
 import json
+import math
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -35,21 +36,31 @@ def build_tree(
     Returns
     -------
     xarray.DataTree
-        Groups ``posterior`` and ``sample_stats``.
+        Groups ``posterior``, ``sample_stats``, and ``laplace``: the mode, and the covariance of the Gaussian
+        approximation there, for comparison.
     """
     import xarray as xr
 
     kept = min(run.kept for run in runs)
     chain_draw = ("chain", "draw")
     coordinates = {"chain": np.arange(len(runs)), "draw": np.arange(kept)}
+    names = np.array(model.names)
     posterior = xr.Dataset(
         {"beta": ((*chain_draw, "coefficient"), np.stack([run.beta[:kept] for run in runs]))},
-        coords={**coordinates, "coefficient": np.array(model.names, dtype=object)},
+        coords={**coordinates, "coefficient": names},
     )
-    names = ("accepted", "rows_touched", "full_pass")
+    recorded = ("accepted", "rows_touched", "full_pass")
     statistics = xr.Dataset(
-        {name: (chain_draw, np.stack([getattr(run, name)[:kept] for run in runs])) for name in names},
+        {name: (chain_draw, np.stack([getattr(run, name)[:kept] for run in runs])) for name in recorded},
         coords=coordinates,
+    )
+    inverse_root = prepared.whitening.inverse_root
+    laplace = xr.Dataset(
+        {
+            "mode": ("coefficient", prepared.mode.theta),
+            "covariance": (("coefficient", "other"), inverse_root.T @ inverse_root),
+        },
+        coords={"coefficient": names, "other": names},
     )
     about = {
         **attributes,
@@ -58,11 +69,22 @@ def build_tree(
         "rows": model.n,
         "family": repr(model.family),
         "prior": repr(model.prior),
-        "plan": json.dumps(prepared.plan),
+        "plan": json.dumps({key: _plain(value) for key, value in prepared.plan.items()}),
         "versions": json.dumps(_versions()),
     }
-    groups = {"/": xr.Dataset(attrs=about), "/posterior": posterior, "/sample_stats": statistics}
-    return xr.DataTree.from_dict(groups)
+    return xr.DataTree.from_dict(
+        {
+            "/": xr.Dataset(attrs=about),
+            "/posterior": posterior,
+            "/sample_stats": statistics,
+            "/laplace": laplace,
+        }
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON knows: infinity becomes the string "inf"."""
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 
 def _versions() -> dict[str, str]:

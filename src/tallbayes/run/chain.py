@@ -23,7 +23,9 @@ class Status(NamedTuple):
     """What a chain shows of itself while it runs."""
 
     steps: int
+    """Steps made, warm-up included."""
     total: int
+    warmup: int
     acceptance: float
     rows_per_step: float
     full_passes: int
@@ -105,7 +107,9 @@ class Chain:
     def status(self) -> Status:
         """Return what is worth showing now."""
         steps = max(self.done, 1)
-        return Status(self.done, self.total, self._accepted / steps, self._rows / steps, self._full)
+        return Status(
+            self.done, self.total, self.warmup, self._accepted / steps, self._rows / steps, self._full
+        )
 
 
 def _scratch(steps: int, d: int) -> Draws:

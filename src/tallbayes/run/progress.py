@@ -3,13 +3,17 @@
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tallbayes.compiled import kernels_are_cached
 from tallbayes.models import Regression
 from tallbayes.run.chain import Status
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 LINE_EVERY = 5.0
-"""Seconds between lines where there is no terminal; shorter runs print nothing."""
+"""Seconds between lines where there is no terminal; shorter runs print nothing unless asked to."""
 
 
 class Progress:
@@ -34,44 +38,83 @@ class Progress:
         """Show the state of every chain."""
 
 
-class LineProgress(Progress):
-    """Prints a line to standard error every few seconds."""
+class Pace:
+    """Predicts the time left, from steps made since the first look at the chains.
+
+    Set-up, and the compilation that the first chunk of a first run waits for, are over by then.
+    """
 
     def __init__(self) -> None:
-        self._started = self._last = time.perf_counter()
+        self._since: float | None = None
+        self._before: list[int] = []
+
+    def left(self, chains: list[Status]) -> list[float | None]:
+        """Return the seconds each chain still needs, None while that is not known."""
+        now = time.perf_counter()
+        if self._since is None:
+            self._since, self._before = now, [chain.steps for chain in chains]
+        return [
+            _seconds_left(chain, before, now - self._since)
+            for chain, before in zip(chains, self._before, strict=True)
+        ]
+
+
+class LineProgress(Progress):
+    """Prints a line to standard error every few seconds.
+
+    Parameters
+    ----------
+    eager : bool
+        Whether to print the set-up and the end as well, however short the run.
+    """
+
+    def __init__(self, eager: bool = False) -> None:
+        self._eager = eager
+        self._pace = Pace()
+        self._last = time.perf_counter()
+        self._unsaid: str | None = None
+
+    def __exit__(self, *error: Any) -> None:
+        """Print how the run ended, if anything was to be said of it."""
+        if self._eager and self._unsaid is not None:
+            self._say(self._unsaid)
 
     def setting_up(self, model: Regression) -> None:
         """Start the clock; short set-ups are not worth a line."""
-        self._started = self._last = time.perf_counter()
+        self._last = time.perf_counter()
+        if self._eager:
+            self._say(_setting_up(model))
 
     def update(self, chains: list[Status]) -> None:
         """Print one line for all chains, if the last is old enough."""
         now = time.perf_counter()
-        if now - self._last < LINE_EVERY:
-            return
-        self._last = now
-        done, total = sum(c.steps for c in chains), sum(c.total for c in chains)
-        rows = sum(c.rows_per_step * c.steps for c in chains) / max(done, 1)
-        accepted = sum(c.acceptance * c.steps for c in chains) / max(done, 1)
-        left = (now - self._started) * (total - done) / max(done, 1)
-        print(
-            f"tallbayes: {done:,} of {total:,} steps ({100 * done // total} %), acceptance {accepted:.3f}, "
-            f"{rows:.3g} rows per step, {sum(c.full_passes for c in chains):,} full passes, "
-            f"{_duration(left)} left",
-            file=sys.stderr,
-            flush=True,
-        )
+        self._unsaid = _line(chains, self._pace.left(chains))
+        if now - self._last >= LINE_EVERY:
+            self._last = now
+            self._eager = True  # a run long enough for one line gets its last one too
+            self._say(self._unsaid)
+            self._unsaid = None
+
+    @staticmethod
+    def _say(text: str) -> None:
+        print(f"tallbayes: {text}", file=sys.stderr, flush=True)
 
 
 class LiveProgress(Progress):
-    """Keeps a table of the chains up to date in a terminal."""
+    """Keeps a table of the chains up to date in a terminal.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    console : rich.console.Console or None
+        Where to draw; None takes standard error.
+    """
+
+    def __init__(self, console: "Console | None" = None) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(console=Console(stderr=True), refresh_per_second=10)
-        self._started = time.perf_counter()
+        self._live = Live(console=console or Console(stderr=True), refresh_per_second=10)
+        self._pace = Pace()
 
     def __enter__(self) -> "LiveProgress":
         """Start the display."""
@@ -84,26 +127,24 @@ class LiveProgress(Progress):
 
     def setting_up(self, model: Regression) -> None:
         """Show a line until the first chunk is done."""
-        self._live.update(f"Setting up: mode, expansion and bounds of {model.n:,} rows ...")
+        self._live.update(_setting_up(model))
 
     def update(self, chains: list[Status]) -> None:
         """Redraw the table."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        seconds = time.perf_counter() - self._started
-        table = Table(box=None, pad_edge=False)
-        columns = ("chain", "", "steps", "acceptance", "rows per step", "full passes", "time left")
+        table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1))
+        columns = ("chain", "", "draws", "acceptance", "rows/step", "full passes", "time left")
         for title in columns:
-            table.add_column(title, justify="left" if title in {"chain", ""} else "right")
-        for index, chain in enumerate(chains):
-            left = seconds * (chain.total - chain.steps) / max(chain.steps, 1)
+            table.add_column(title, justify="left" if title in {"chain", ""} else "right", no_wrap=True)
+        for index, (chain, left) in enumerate(zip(chains, self._pace.left(chains), strict=True)):
             table.add_row(
                 str(index),
-                ProgressBar(total=chain.total, completed=chain.steps, width=24),
-                f"{chain.steps:,} / {chain.total:,}",
+                ProgressBar(total=chain.total, completed=chain.steps, width=12),
+                _draws(chain),
                 f"{chain.acceptance:.3f}",
-                f"{chain.rows_per_step:.3g}",
+                f"{chain.rows_per_step:,.3g}",
                 f"{chain.full_passes:,}",
                 _duration(left),
             )
@@ -112,14 +153,53 @@ class LiveProgress(Progress):
 
 def choose_progress(progress: bool | None) -> Progress:
     """Return the display that suits the wish and the place."""
-    if progress is False:
+    if progress is False or sys.stderr is None:
         return Progress()
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr.isatty():
         return LiveProgress()
-    return LineProgress()
+    return LineProgress(eager=progress is True)
 
 
-def _duration(seconds: float) -> str:
+def _seconds_left(chain: Status, before: int, seconds: float) -> float | None:
+    if chain.steps >= chain.total:
+        return 0.0
+    if chain.steps == before:
+        return None
+    return seconds * (chain.total - chain.steps) / (chain.steps - before)
+
+
+def _setting_up(model: Regression) -> str:
+    compiling = "" if kernels_are_cached() else "compiling kernels (once per machine), "
+    return f"setting up: {compiling}mode, expansion and bounds of {model.n:,} rows ..."
+
+
+def _line(chains: list[Status], left: list[float | None]) -> str:
+    steps = max(sum(c.steps for c in chains), 1)
+    rows = sum(c.rows_per_step * c.steps for c in chains) / steps
+    accepted = sum(c.acceptance * c.steps for c in chains) / steps
+    known = [seconds for seconds in left if seconds is not None]
+    draws, total = (sum(values) for values in zip(*(_kept(c) for c in chains), strict=True))
+    return (
+        f"{draws:,} of {total:,} draws, acceptance {accepted:.3f}, {rows:,.3g} rows per step, "
+        f"{sum(c.full_passes for c in chains):,} full passes, "
+        f"{_duration(max(known) if len(known) == len(left) else None)} left"
+    )
+
+
+def _kept(chain: Status) -> tuple[int, int]:
+    return max(0, chain.steps - chain.warmup), chain.total - chain.warmup
+
+
+def _draws(chain: Status) -> str:
+    if chain.steps < chain.warmup:
+        return f"warm-up ({100 * chain.steps // chain.warmup} %)"
+    kept, total = _kept(chain)
+    return f"{kept:,} ({100 * kept // total} %)"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,52 @@
+"""The command `tallbayes`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallbayes.errors import TallbayesError
+
+app = typer.Typer(
+    help="Exact Bayesian posteriors of models with very many rows.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _commands(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from tallbayes import __version__
+
+        typer.echo(f"tallbayes {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(min=1000, help="Rows of the data it makes.")] = 1_000_000,
+    draws: Annotated[int, typer.Option(min=10, help="Draws to keep from each of four chains.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the run.")] = 1,
+    out: Annotated[Path, typer.Option(help="File for the picture.", dir_okay=False)] = Path(
+        "tallbayes-demo.png"
+    ),
+) -> None:
+    """Fit a logistic regression with a million rows, on data made up on the spot."""
+    from rich.console import Console
+
+    from tallbayes.demo import run_demo
+
+    run_demo(Console(highlight=False), rows=rows, draws=draws, seed=seed, out=out)
+
+
+def main() -> None:
+    """Run the command; an expected error prints its message, without a traceback."""
+    try:
+        app()
+    except TallbayesError as error:
+        typer.echo(f"tallbayes: {error}", err=True)
+        raise SystemExit(1) from None

@@ -1,0 +1,65 @@
+"""Tables for the terminal."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+
+def summary_table(frame: "pd.DataFrame") -> "Table":
+    """Return a summary as a table for the terminal.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        What `tallbayes.summary` returned.
+
+    Returns
+    -------
+    rich.table.Table
+        One line for each coefficient.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1))
+    table.add_column("\ncoefficient", no_wrap=True)
+    for title in map(str, frame.columns):
+        two_lines = title.replace("_", "\n") if title.startswith(("ess", "mcse")) else f"\n{title}"
+        table.add_column(two_lines, justify="right", no_wrap=True)
+    for name, values in zip(frame.index, frame.to_numpy(), strict=True):
+        cells = [_number(str(title), value) for title, value in zip(frame.columns, values, strict=True)]
+        table.add_row(str(name), *cells)
+    return table
+
+
+def facts_table(facts: Mapping[str, Any]) -> "Table":
+    """Return names and values in two columns.
+
+    Parameters
+    ----------
+    facts : mapping
+        What to show, in order.
+
+    Returns
+    -------
+    rich.table.Table
+        One line for each fact.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column()
+    for name, value in facts.items():
+        table.add_row(name.replace("_", " "), f"{value:,.6g}" if isinstance(value, float) else str(value))
+    return table
+
+
+def _number(title: str, value: float) -> str:
+    if title.startswith("ess"):
+        return f"{value:,.0f}"
+    if title.startswith("mcse"):
+        return f"{value:.1e}"
+    return f"{value:.3f}"
