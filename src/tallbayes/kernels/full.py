@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled
 from tallbayes.kernels.state import BLOCK, IDLE, Draws, State, refill
 from tallbayes.kernels.target import Target, theta_at
-from tallbayes.proposals.affine import AffineProposal, propose
+from tallbayes.proposals.affine import AffineProposal, correlate, propose
 from tallbayes.sources.sums import sum_potential
 from tallbayes.surrogate.polynomial import evaluate
 
@@ -59,15 +59,17 @@ def run_chunk(
     d = state.z.size
     n = target.rows.X.shape[0]
     z, proposed, noise, used, value = state.z, state.proposed, state.noise, state.used, state.value
-    keep, drift, scale, root, has_root = proposal
+    keep, drift, scale = proposal.keep, proposal.drift, proposal.scale
     theta = np.empty(d)
     done = 0
     work = 0
     while done < draws.accepted.size and work < budget:
         if used == BLOCK:
             refill(noise, rng)
+            if proposal.has_root:
+                correlate(proposal.root, noise)
             used = 0
-        propose(keep, drift, scale, root, has_root, z, noise, used, proposed)
+        propose(keep, drift, scale, z, noise, used, proposed)
         used += 1
         work += n
         proposed_value = potential_at(target, proposed, theta)

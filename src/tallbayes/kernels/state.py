@@ -44,6 +44,8 @@ class State(NamedTuple):
     """Rows looked at in the step under way."""
     violations: int
     """Intensities that exceeded their bound by more than rounding, ever."""
+    turn: int = 0
+    """Steps since the last local one."""
 
 
 class Draws(NamedTuple):

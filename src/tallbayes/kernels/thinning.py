@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled
 from tallbayes.kernels.state import BLOCK, IDLE, Draws, State, refill
 from tallbayes.kernels.target import Target, full_log_ratio, rounding_floor, row_intensity
-from tallbayes.proposals.affine import AffineProposal, propose
+from tallbayes.proposals.affine import AffineProposal, correlate, propose
 from tallbayes.surrogate.alias import draw_row
 from tallbayes.surrogate.bounds import distance_from_centre, distances_of_columns, shift, state_factor
 from tallbayes.surrogate.polynomial import evaluate, evaluate_columns, evaluate_parts
@@ -65,7 +65,7 @@ def run_chunk(
     curve, centre, whitening, bound = target.curve, target.centre, target.whitening, target.bound
     linear, isotropic, quadratic, cubic, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
     psi, row_keep, row_alias = target.sampler
-    keep, drift, scale, root, has_root = proposal
+    keep, drift, scale, _, _, walk_every, walk_scale, inner, inner_keep, inner_floor = proposal
     out_z, out_accepted, out_rows, out_full = draws
     z, proposed, noise, values, distances = (
         state.z,
@@ -76,10 +76,11 @@ def run_chunk(
     )
     value, distance, clock, used = state.value, state.distance, state.clock, state.used
     proposed_value, proposed_distance = state.proposed_value, state.proposed_distance
-    pending, looked, violations = state.pending, state.looked, state.violations
+    pending, looked, violations, turn = state.pending, state.looked, state.violations, state.turn
     n, d = X.shape
-    independent = keep == 0.0 and not has_root
-    move, other, scratch = np.empty(d), np.empty(d), np.empty(d)
+    independent = keep == 0.0
+    inner_scale = np.sqrt(1.0 - inner_keep * inner_keep)
+    move, other, scratch, candidate = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     done = 0
     work = 0
     while done < out_accepted.size and work < budget:
@@ -88,44 +89,108 @@ def run_chunk(
         if pending == IDLE:
             work += 1
             looked = 0
-            if used == BLOCK:
-                refill(noise, rng)
-                used = 0
-                if independent:
-                    look_ahead(target, drift, scale, noise, values, distances)
-            if independent:
+            walks = walk_every > 0 and turn == 0
+            trials = 1 if walks else inner
+            log_ratio = 0.0
+            correction = 0.0
+            if trials > 1:
+                # Several trials on the surrogate alone, within the ball: reversible for it, so its factor of
+                # the acceptance is dropped.
+                inside = distance <= bound.radius and value >= -inner_floor * distance * distance
                 for j in range(d):
-                    proposed[j] = noise[j, used]
-                proposed_value, proposed_distance = values[used], distances[used]
+                    proposed[j] = z[j]
+                proposed_value, proposed_distance = value, distance
+                accept = False
+                for trial in range(trials):
+                    if used == BLOCK:
+                        look_ahead(target, proposal, noise, values, distances, rng)
+                        used = 0
+                    if trial % 2 == 0:
+                        for j in range(d):
+                            candidate[j] = noise[j, used]
+                        next_value, next_distance = values[used], distances[used]
+                    else:
+                        for j in range(d):
+                            fresh = inner_scale * (noise[j, used] - drift[j])
+                            candidate[j] = drift[j] + inner_keep * (proposed[j] - drift[j]) + fresh
+                        next_value = evaluate_parts(
+                            linear,
+                            isotropic,
+                            quadratic,
+                            cubic,
+                            has_linear,
+                            has_quadratic,
+                            has_cubic,
+                            candidate,
+                            scratch,
+                        )
+                        next_distance = distance_from_centre(bound, whitening, candidate)
+                    used += 1
+                    if (
+                        inside
+                        and next_distance <= bound.radius
+                        and next_value >= -inner_floor * next_distance * next_distance
+                        and (
+                            next_value <= proposed_value
+                            or rng.standard_exponential() > next_value - proposed_value
+                        )
+                    ):
+                        for j in range(d):
+                            proposed[j] = candidate[j]
+                        proposed_value, proposed_distance = next_value, next_distance
+                        accept = True
+                correction = proposed_value - value
             else:
-                propose(keep, drift, scale, root, has_root, z, noise, used, proposed)
-                proposed_distance = distance_from_centre(bound, whitening, proposed)
-                if not no_surrogate:
-                    proposed_value = evaluate_parts(
-                        linear,
-                        isotropic,
-                        quadratic,
-                        cubic,
-                        has_linear,
-                        has_quadratic,
-                        has_cubic,
-                        proposed,
-                        scratch,
-                    )
-            used += 1
-            rate = bound.total * state_factor(bound, whitening, z, distance, proposed, proposed_distance)
-            if not rate < bound.truncation or not np.isfinite(rate):
-                # Truncation, (P) eq:tfmh-acc-prob; a rate that is not a number ends here as well.
-                full = True
-                looked = n
-                work += n
-                accept = rng.standard_exponential() > -full_log_ratio(target, z, proposed)
-            else:
-                log_ratio = value - proposed_value
-                if not log_ratio >= 0.0:
-                    accept = rng.standard_exponential() > -log_ratio
-                if accept:
-                    pending = rate
+                if used == BLOCK:
+                    look_ahead(target, proposal, noise, values, distances, rng)
+                    used = 0
+                if independent and not walks:
+                    for j in range(d):
+                        proposed[j] = noise[j, used]
+                    proposed_value, proposed_distance = values[used], distances[used]
+                else:
+                    if walks:
+                        for j in range(d):
+                            proposed[j] = z[j] + walk_scale * (noise[j, used] - drift[j])
+                    else:
+                        propose(keep, drift, scale, z, noise, used, proposed)
+                    proposed_distance = distance_from_centre(bound, whitening, proposed)
+                    if not no_surrogate:
+                        proposed_value = evaluate_parts(
+                            linear,
+                            isotropic,
+                            quadratic,
+                            cubic,
+                            has_linear,
+                            has_quadratic,
+                            has_cubic,
+                            proposed,
+                            scratch,
+                        )
+                if walks:
+                    # A walk is symmetric: put back the G that both polynomials had taken off.
+                    for j in range(d):
+                        correction += 0.5 * (z[j] - drift[j]) ** 2 - 0.5 * (proposed[j] - drift[j]) ** 2
+                used += 1
+                log_ratio = value - proposed_value + correction
+            if walk_every > 0:
+                turn += 1
+                if turn == walk_every:
+                    turn = 0
+            if accept:
+                rate = bound.total * state_factor(bound, whitening, z, distance, proposed, proposed_distance)
+                if not rate < bound.truncation or not np.isfinite(rate):
+                    # Truncation, (P) eq:tfmh-acc-prob; a rate that is not a number ends here as well.
+                    full = True
+                    looked = n
+                    work += n
+                    whole = full_log_ratio(target, z, proposed) + correction
+                    accept = rng.standard_exponential() > -whole
+                else:
+                    if not log_ratio >= 0.0:
+                        accept = rng.standard_exponential() > -log_ratio
+                    if accept:
+                        pending = rate
         if pending != IDLE and clock < pending:
             shift(whitening, z, move)
             shift(whitening, proposed, other)
@@ -173,15 +238,27 @@ def run_chunk(
         pending,
         looked,
         violations,
+        turn,
     )
     return after, done
 
 
 @compiled
 def look_ahead(
-    target: Target, drift: Vector, scale: float, noise: Matrix, values: Vector, distances: Vector
+    target: Target,
+    proposal: AffineProposal,
+    noise: Matrix,
+    values: Vector,
+    distances: Vector,
+    rng: np.random.Generator,
 ) -> None:
-    """Turn a block of noise into proposals that do not depend on the state, with value and distance of each."""
+    """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
+    refill(noise, rng)
+    if proposal.has_root:
+        correlate(proposal.root, noise)
+    if proposal.keep != 0.0:
+        return
+    drift, scale = proposal.drift, proposal.scale
     for j in range(noise.shape[0]):
         for b in range(noise.shape[1]):
             noise[j, b] = drift[j] + scale * noise[j, b]

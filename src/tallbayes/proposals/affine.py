@@ -12,35 +12,45 @@ Matrix = NDArray[np.float64]
 
 
 class AffineProposal(NamedTuple):
-    """z' = keep z + drift + scale xi, or + root xi, with xi standard normal."""
+    """z' = keep z + drift + scale xi, or + root xi, with xi standard normal.
+
+    A proposal that does not depend on the state (keep = 0) may be mixed with others that are reversible for the
+    same density, in a fixed order that no state changes.
+    """
 
     keep: float
     drift: Vector
     scale: float
     root: Matrix
     has_root: bool
+    walk_every: int = 0
+    """Every so many steps, a symmetric walk z' = z + walk_scale xi instead; 0 for never."""
+    walk_scale: float = 0.0
+    inner: int = 1
+    """Trials on the surrogate alone that make up the proposal of a step that is not a walk."""
+    inner_keep: float = 0.0
+    """Every second inner trial keeps this much of the state's distance from the drift."""
+    inner_floor: float = 0.0
+    """Inner trials stay where the surrogate less G is at least -inner_floor |z|^2."""
+
+
+@compiled
+def correlate(root: Matrix, noise: Matrix) -> None:
+    """Replace every column of standard normal noise by root times it."""
+    d, count = noise.shape
+    plain = noise.copy()
+    for i in range(d):
+        noise[i, :] = 0.0
+        for j in range(d):
+            if root[i, j] != 0.0:
+                for b in range(count):
+                    noise[i, b] += root[i, j] * plain[j, b]
 
 
 @compiled
 def propose(
-    keep: float,
-    drift: Vector,
-    scale: float,
-    root: Matrix,
-    has_root: bool,
-    z: Vector,
-    noise: Matrix,
-    column: int,
-    out: Vector,
+    keep: float, drift: Vector, scale: float, z: Vector, noise: Matrix, column: int, out: Vector
 ) -> None:
-    """Put a proposal from z, made with one column of noise, into out."""
-    d = z.size
-    if not has_root:
-        for j in range(d):
-            out[j] = keep * z[j] + drift[j] + scale * noise[j, column]
-        return
-    for i in range(d):
-        total = keep * z[i] + drift[i]
-        for j in range(d):
-            total += root[i, j] * noise[j, column]
-        out[i] = total
+    """Put a proposal from z, made with one column of (correlated) noise, into out."""
+    for j in range(z.size):
+        out[j] = keep * z[j] + drift[j] + scale * noise[j, column]

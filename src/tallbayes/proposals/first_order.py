@@ -36,4 +36,4 @@ class FirstOrderReversible(Proposal):
         gradient = whitening.root @ whitening.gradient
         drift = to_z @ (-self.scale / (2.0 * n) * gradient)
         root = np.ascontiguousarray(math.sqrt(self.scale / n) * to_z)
-        return Plan(AffineProposal(1.0, drift, 0.0, root, True), polynomial(whitening.gradient))
+        return Plan(AffineProposal(1.0, drift, 1.0, root, True), polynomial(whitening.gradient))

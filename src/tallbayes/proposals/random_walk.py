@@ -31,4 +31,4 @@ class RandomWalk(Proposal):
         """Return the walk in z, where its noise has root sigma L' / sqrt(n)."""
         zero = np.zeros(whitening.centre.size)
         root = np.ascontiguousarray(self.scale / math.sqrt(n) * whitening.root.T)
-        return Plan(AffineProposal(1.0, zero, 0.0, root, True), polynomial(zero))
+        return Plan(AffineProposal(1.0, zero, 1.0, root, True), polynomial(zero))
