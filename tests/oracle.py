@@ -1,0 +1,351 @@
+"""The mathematics of the paper in plain NumPy, against which the compiled code is compared.
+
+Nothing here is taken from the package: rows are written as in the paper's supplement, the expansion in theta
+coordinates, the proposals as Normal(A theta + b, C). Potentials and their differences are in extended
+precision, so that remainders may be taken as plain differences.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+Real = np.longdouble
+BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """U(eta) = log(1 + exp(eta)) - y eta."""
+
+    def derivatives(self, y, eta):
+        """U and its first four derivatives in eta."""
+        eta, y = Real(eta), Real(y)
+        e = np.exp(-np.abs(eta))
+        large, small = 1 / (1 + e), e / (1 + e)
+        s = np.where(eta >= 0, large, small)
+        c = np.where(eta >= 0, small, large)
+        v = s * c
+        value = np.maximum(eta, 0) + np.log1p(e) - y * eta
+        return value, s - y, v, v * (c - s), v * (1 - 6 * v)
+
+    def constants(self, m):
+        """The paper's suprema of |U^(m)|; that of order 4 is at eta = 0."""
+        return {1: 1.0, 2: 1 / 4, 3: 1 / (6 * math.sqrt(3)), 4: 1 / 8}[m]
+
+
+@dataclass(frozen=True)
+class Student:
+    """U(eta) = (nu + 1) / 2 log(1 + t^2 / nu), t = (y - eta) / scale."""
+
+    nu: float
+    scale: float
+
+    def derivatives(self, y, eta):
+        """U and its first four derivatives in eta."""
+        nu, scale = Real(self.nu), Real(self.scale)
+        t = (Real(y) - Real(eta)) / scale
+        q = nu + t * t
+        value = (nu + 1) / 2 * np.log1p(t * t / nu)
+        first = -(nu + 1) * t / q / scale
+        second = (nu + 1) * (nu - t * t) / q**2 / scale**2
+        third = -2 * (nu + 1) * t * (t * t - 3 * nu) / q**3 / scale**3
+        fourth = 6 * (nu + 1) * (6 * nu * t * t - t**4 - nu * nu) / q**4 / scale**4
+        return value, first, second, third, fourth
+
+    def constants(self, m):
+        """The paper's suprema of |U^(m)|; that of order 4 is at t = 0."""
+        nu = self.nu
+        unit = {
+            1: (nu + 1) / (2 * math.sqrt(nu)),
+            2: (nu + 1) / nu,
+            3: (nu + 1) * (3 + 2 * math.sqrt(2)) / (4 * nu**1.5),
+            4: 6 * (nu + 1) / nu**2,
+        }
+        return unit[m] / self.scale**m
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A posterior and the centre of its expansion."""
+
+    X: np.ndarray
+    y: np.ndarray
+    rows: Logistic | Student
+    prior_mean: np.ndarray
+    prior_precision: np.ndarray
+    weights: np.ndarray
+    offset: np.ndarray
+    centre: np.ndarray
+    memo: dict = field(default_factory=dict, compare=False)
+
+    @property
+    def n(self):
+        """Rows."""
+        return self.X.shape[0]
+
+    def predictor(self, theta):
+        """Linear predictors, (points, rows)."""
+        return np.atleast_2d(theta).astype(Real) @ self.X.T.astype(Real) + self.offset.astype(Real)
+
+    def row_potentials(self, theta):
+        """U_i at each point, (points, rows)."""
+        return self.weights * self.rows.derivatives(self.y, self.predictor(theta))[0]
+
+    def row_expansions(self, theta, order):
+        """Taylor expansions of order 1 to 3 around the centre, without the constant; (points, rows).
+
+        Order 0 is the plain factorisation: no expansion at all.
+        """
+        step = (np.atleast_2d(theta).astype(Real) - self.centre.astype(Real)) @ self.X.T.astype(Real)
+        jet = self.rows.derivatives(self.y, self.predictor(self.centre)[0])
+        total = np.zeros_like(step)
+        for m in range(1, order + 1):
+            total = total + jet[m] * step**m / math.factorial(m)
+        return self.weights * total
+
+    def prior(self, theta):
+        """Minus the log prior density, up to a constant."""
+        return (
+            np.sum(self.prior_precision * (np.atleast_2d(theta).astype(Real) - self.prior_mean) ** 2, axis=1)
+            / 2
+        )
+
+    def potential(self, theta):
+        """Minus the log posterior density, up to a constant."""
+        return self.row_potentials(theta).sum(axis=1) + self.prior(theta)
+
+    def surrogate(self, theta, order):
+        """Minus the log of the surrogate: the exact prior, and the expansion of all rows."""
+        return self.row_expansions(theta, order).sum(axis=1) + self.prior(theta)
+
+    @cached_property
+    def gradient(self):
+        """Of the whole potential, at the centre."""
+        slope = self.weights * self.rows.derivatives(self.y, self.predictor(self.centre)[0])[1]
+        return np.float64(slope @ self.X.astype(Real) + self.prior_precision * (self.centre - self.prior_mean))
+
+    @cached_property
+    def hessian(self):
+        """Of the whole potential, at the centre."""
+        curvature = self.weights * self.rows.derivatives(self.y, self.predictor(self.centre)[0])[2]
+        X = self.X.astype(Real)
+        return np.float64((X.T * curvature) @ X) + np.diag(self.prior_precision)
+
+    @cached_property
+    def root(self):
+        """L, with H = L L'."""
+        return np.linalg.cholesky(self.hessian)
+
+    @cached_property
+    def unwhiten(self):
+        """W = L^-T: theta = centre + W z."""
+        return np.linalg.inv(self.root).T
+
+    def theta(self, z):
+        """The point with whitened coordinates z."""
+        return self.centre + np.atleast_2d(z) @ self.unwhiten.T
+
+    def z(self, theta):
+        """Whitened coordinates of a point."""
+        return (np.atleast_2d(theta) - self.centre) @ self.root
+
+
+def global_constants(problem, order):
+    """psi of (P) eq:smh-bound (order 1 to 3) or of eq:lipschitz-bounds (order 0)."""
+    supremum = problem.rows.constants(order + 1)
+    size = np.linalg.norm(problem.X, axis=1) if order == 0 else np.max(np.abs(problem.X), axis=1) ** (order + 1)
+    return problem.weights * supremum * size / math.factorial(order + 1)
+
+
+def local_constants(problem, order, radius):
+    """w_i C_i a_i^(k+1) / (k+1)!, C_i by a grid search that is refined around its best point."""
+    key = (order, radius)
+    if key in problem.memo:
+        return problem.memo[key]
+    a = np.linalg.norm(problem.X @ problem.unwhiten, axis=1)
+    eta = np.float64(problem.predictor(problem.centre)[0])
+    best = np.zeros(problem.n)
+    for i in range(problem.n):
+        low, high = eta[i] - radius * a[i], eta[i] + radius * a[i]
+        for _ in range(4):
+            grid = np.linspace(low, high, 2001)
+            values = np.abs(problem.rows.derivatives(problem.y[i], grid)[order + 1])
+            at = int(np.argmax(values))
+            best[i] = max(best[i], float(values[at]))
+            low, high = grid[max(at - 1, 0)], grid[min(at + 1, 2000)]
+    problem.memo[key] = problem.weights * best * a ** (order + 1) / math.factorial(order + 1)
+    return problem.memo[key]
+
+
+class Rule(NamedTuple):
+    """An acceptance rule: order None is plain Metropolis-Hastings, radius None the paper's global bound."""
+
+    order: int | None
+    radius: float | None = None
+    truncation: float = math.inf
+
+    def constants(self, problem):
+        """psi of every row."""
+        if self.radius is None:
+            return global_constants(problem, self.order)
+        return local_constants(problem, self.order, self.radius)
+
+    def factor(self, problem, theta, other):
+        """phi(theta, theta') of each pair of points; infinite outside the ball."""
+        k = self.order
+        if self.radius is None:
+            if k == 0:
+                return np.linalg.norm(other - theta, axis=1)
+            old = np.sum(np.abs(theta - problem.centre), axis=1)
+            new = np.sum(np.abs(other - problem.centre), axis=1)
+            return old ** (k + 1) + new ** (k + 1)
+        old, new = problem.z(theta), problem.z(other)
+        step = np.linalg.norm(new - old, axis=1)
+        old, new = np.linalg.norm(old, axis=1), np.linalg.norm(new, axis=1)
+        far = np.maximum(old, new)
+        inside = step if k == 0 else np.minimum(old ** (k + 1) + new ** (k + 1), (k + 1) * far**k * step)
+        return np.where(far <= self.radius, inside, math.inf)
+
+    def rate(self, problem, theta, other):
+        """bar lambda of each pair."""
+        return self.factor(problem, theta, other) * np.sum(self.constants(problem))
+
+
+class Gaussian(NamedTuple):
+    """theta' ~ Normal(A theta + b, root root')."""
+
+    A: float
+    b: np.ndarray
+    root: np.ndarray
+
+    def log_density(self, theta, other):
+        """log q(theta, theta') of each pair, up to a constant."""
+        residual = other - self.A * theta - self.b
+        return -np.sum(np.linalg.solve(self.root, residual.T).T ** 2, axis=1) / 2
+
+
+def random_walk(problem, scale):
+    """(P) eq:scaled-random-walk-prop."""
+    d = problem.centre.size
+    return Gaussian(1.0, np.zeros(d), scale / math.sqrt(problem.n) * np.eye(d))
+
+
+def preconditioned_walk(problem, scale):
+    """(P) proposalpreconditionedRW: covariance scale^2 H^-1 = scale^2 W W'."""
+    return Gaussian(1.0, np.zeros(problem.centre.size), scale * problem.unwhiten)
+
+
+def first_order_reversible(problem, scale):
+    """(P) eq:scaled-first-order-prop."""
+    d, n = problem.centre.size, problem.n
+    return Gaussian(1.0, -scale / (2 * n) * problem.gradient, math.sqrt(scale / n) * np.eye(d))
+
+
+def crank_nicolson(problem, rho, antithetic=False):
+    """pCN of (P) section 3.2; the root of rho may be negative."""
+    A = -math.sqrt(rho) if antithetic else math.sqrt(rho)
+    newton = problem.centre - np.linalg.solve(problem.hessian, problem.gradient)
+    return Gaussian(A, (1 - A) * newton, math.sqrt(1 - rho) * problem.unwhiten)
+
+
+class Acceptance(NamedTuple):
+    """log alpha of pairs of points under plain and under factorised acceptance, and the rate that chooses."""
+
+    plain: np.ndarray
+    factorised: np.ndarray
+    rate: np.ndarray
+
+    def log(self, truncation):
+        """log alpha, truncated: (P) eq:tfmh-acc-prob."""
+        return np.float64(np.where(self.rate < truncation, self.factorised, self.plain))
+
+
+def acceptance(problem, rule, proposal, theta, other):
+    """The acceptance probability of each pair from its definition, (P) eq:afmh."""
+    theta, other = np.atleast_2d(theta), np.atleast_2d(other)
+    ratio = proposal.log_density(other, theta) - proposal.log_density(theta, other)
+    plain = np.minimum(problem.potential(theta) - problem.potential(other) + ratio, 0)
+    if rule.order is None:
+        return Acceptance(plain, plain, np.full(plain.size, math.inf))
+    first = np.minimum(problem.surrogate(theta, rule.order) - problem.surrogate(other, rule.order) + ratio, 0)
+    rest = intensities(problem, rule.order, theta, other).sum(axis=1)
+    return Acceptance(plain, first - rest, rule.rate(problem, theta, other))
+
+
+def intensities(problem, order, theta, other):
+    """lambda_i of each pair, (pairs, rows)."""
+    old = problem.row_potentials(theta) - problem.row_expansions(theta, order)
+    new = problem.row_potentials(other) - problem.row_expansions(other, order)
+    return np.maximum(new - old, 0)
+
+
+def uniform_index(n, rng):
+    """Lemire's method on 32 random bits."""
+    while True:
+        product = int(rng.random() * 2**32) * n
+        low = product % 2**32
+        if low >= (2**32 - n) % n:
+            return product // 2**32
+
+
+class Chain(NamedTuple):
+    """What a replayed chain did."""
+
+    z: np.ndarray
+    accepted: np.ndarray
+    rows_touched: np.ndarray
+    full_pass: np.ndarray
+
+
+def replay(problem, rule, proposal, table, z, rng, steps):
+    """Run the chain step by step in theta, with random numbers in the order of the compiled kernel.
+
+    `table` is the alias table, (keep, alias); the chain begins at z.
+    """
+    n, d = problem.X.shape
+    out = Chain(np.empty((steps, d)), np.zeros(steps, bool), np.zeros(steps, int), np.zeros(steps, bool))
+    plain = rule.order is None
+    clock = math.inf if plain else rng.standard_exponential()
+    psi = np.zeros(n) if plain else rule.constants(problem)
+    total = float(np.sum(psi))
+    theta = problem.theta(z)[0]
+    noise, used = [], 0
+    for step in range(steps):
+        if used == len(noise):
+            noise, used = rng.standard_normal((BLOCK, d)), 0
+        other = proposal.A * theta + proposal.b + proposal.root @ noise[used]
+        used += 1
+        pair = theta[None], other[None]
+        ratio = float((proposal.log_density(pair[1], pair[0]) - proposal.log_density(*pair))[0])
+        factor = math.inf if plain else float(rule.factor(problem, *pair)[0])
+        looked, full = 0, not factor * total < rule.truncation
+        if full:
+            looked = n
+            change = float((problem.potential(pair[1]) - problem.potential(pair[0]))[0]) - ratio
+            accept = rng.standard_exponential() > change
+        else:
+            order = rule.order
+            change = float((problem.surrogate(pair[1], order) - problem.surrogate(pair[0], order))[0]) - ratio
+            # A factor that is identically one takes no random number.
+            accept = change < 1e-11 or rng.standard_exponential() > change
+            left = factor * total
+            if accept and clock < left:
+                intensity = intensities(problem, order, *pair)[0]
+                while accept and clock < left:
+                    left -= clock
+                    clock = rng.standard_exponential()
+                    i = uniform_index(n, rng)
+                    if not rng.random() < table[0][i]:
+                        i = int(table[1][i])
+                    looked += 1
+                    accept = not rng.random() * factor * psi[i] < intensity[i]
+            if accept:
+                clock -= left
+        if accept:
+            theta = other
+        out.z[step] = problem.z(theta)[0]
+        out.accepted[step], out.rows_touched[step], out.full_pass[step] = accept, looked, full
+    return out

@@ -1,0 +1,207 @@
+"""Small models, each with its oracle, and every kernel, bound and proposal to try on them."""
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import oracle
+
+import tallbayes as tb
+from tallbayes.kernels.state import Draws
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A data set with its family and prior."""
+
+    X: np.ndarray
+    y: np.ndarray
+    family: Any
+    prior: Any
+    weights: np.ndarray | None = None
+    offset: np.ndarray | None = None
+
+    @property
+    def model(self) -> tb.Regression:
+        """The model as a user writes it."""
+        return tb.Regression(self.X, self.y, self.family, self.prior, weights=self.weights, offset=self.offset)
+
+    def problem(self, centre) -> oracle.Problem:
+        """The same model as the oracle sees it, expanded around a centre."""
+        n, d = self.X.shape
+        if isinstance(self.family, tb.families.Bernoulli):
+            rows = oracle.Logistic()
+        else:
+            rows = oracle.Student(self.family.df, self.family.scale)
+        mean, precision = np.zeros(d), np.zeros(d)
+        if isinstance(self.prior, tb.priors.Normal):
+            mean = np.broadcast_to(np.asarray(self.prior.mean, dtype=float), d)
+            precision = np.broadcast_to(np.asarray(self.prior.scale, dtype=float), d) ** -2.0
+        weights = np.ones(n) if self.weights is None else self.weights
+        offset = np.zeros(n) if self.offset is None else self.offset
+        return oracle.Problem(self.X, self.y, rows, mean, precision, weights, offset, np.array(centre))
+
+
+def _logistic(seed: int, n: int, d: int, prior: Any, *, extras: bool = False) -> Case:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 0.3
+    offset = 0.5 * rng.standard_normal(n) if extras else None
+    weights = rng.choice([0.0, 0.5, 1.0, 3.0], n, p=[0.1, 0.3, 0.4, 0.2]) if extras else None
+    eta = X @ rng.standard_normal(d) * 0.6 + (0.0 if offset is None else offset)
+    y = (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float)
+    return Case(X, y, tb.families.Bernoulli(), prior, weights, offset)
+
+
+def _student(seed: int, n: int, d: int, prior: Any, *, extras: bool = False) -> Case:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) - 0.2
+    offset = 0.5 * rng.standard_normal(n) if extras else None
+    weights = rng.choice([0.5, 1.0, 2.0], n) if extras else None
+    eta = X @ rng.standard_normal(d) + (0.0 if offset is None else offset)
+    y = eta + 0.8 * rng.standard_t(5.0, n)
+    return Case(X, y, tb.families.StudentT(df=5.0, scale=0.8), prior, weights, offset)
+
+
+CASES = {
+    "logistic-flat": _logistic(1, 60, 2, tb.priors.Flat()),
+    "logistic-normal": _logistic(
+        2, 40, 4, tb.priors.Normal([0.4, -0.2, 0.0, 0.1], [0.7, 1.5, 1.0, 2.0]), extras=True
+    ),
+    "student-flat": _student(3, 50, 3, tb.priors.Flat(), extras=True),
+    "student-normal": _student(4, 30, 1, tb.priors.Normal(0.5, 0.3)),
+}
+
+RADIUS = 2.5
+"""Of the local bound: small enough for points on both sides of it."""
+
+RULES = {
+    "MH": (None, None),
+    "FMH-global": (0, None),
+    "FMH-local": (0, RADIUS),
+    "SMH1-global": (1, None),
+    "SMH1-local": (1, RADIUS),
+    "SMH2-global": (2, None),
+    "SMH2-local": (2, RADIUS),
+    "SMH3-global": (3, None),
+    "SMH3-local": (3, RADIUS),
+}
+"""Order (None: plain Metropolis-Hastings) and radius (None: the global bound)."""
+
+PROPOSALS = {
+    "walk": (tb.proposals.RandomWalk(1.3), oracle.random_walk, (1.3,)),
+    "preconditioned": (tb.proposals.PreconditionedWalk(0.8), oracle.preconditioned_walk, (0.8,)),
+    "first-order": (tb.proposals.FirstOrderReversible(1.7), oracle.first_order_reversible, (1.7,)),
+    "independent": (tb.proposals.CrankNicolson(0.0), oracle.crank_nicolson, (0.0,)),
+    "crank-nicolson": (tb.proposals.CrankNicolson(0.5), oracle.crank_nicolson, (0.5,)),
+    "antithetic": (tb.proposals.CrankNicolson(0.4, antithetic=True), oracle.crank_nicolson, (0.4, True)),
+}
+
+
+def kernel(rule: str, proposal: Any, truncation: float = math.inf, radius: float | None = None) -> Any:
+    """Return the package's kernel for the name of a rule."""
+    order, default = RULES[rule]
+    if order is None:
+        return tb.kernels.MetropolisHastings(proposal=proposal)
+    bound = tb.bounds.Global() if default is None else tb.bounds.Local(radius or default)
+    if order == 0:
+        return tb.kernels.FactorisedMH(proposal=proposal, bound=bound, truncation=truncation)
+    return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=truncation)
+
+
+@contextmanager
+def modes_moved(by: float) -> Iterator[None]:
+    """Let every kernel expand `by` posterior standard deviations beside the mode, in each coordinate."""
+    patches = []
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tallbayes.kernels") and hasattr(module, "find_mode"):
+            patches.append(mock.patch.object(module, "find_mode", _beside(module.find_mode, by)))
+    assert patches, "no kernel looks for a mode by the name find_mode"
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+def _beside(find_mode: Any, by: float) -> Any:
+    def moved(model: tb.Regression, **options: Any) -> Any:
+        mode = find_mode(model, **options)
+        sign = np.where(np.arange(model.d) % 2 == 0, 1.0, -1.0)
+        root = np.linalg.cholesky(mode.hessian)
+        return at(model, mode, mode.theta + np.linalg.solve(root.T, by * sign))
+
+    return moved
+
+
+def at(model: tb.Regression, mode: Any, theta: np.ndarray) -> Any:
+    """Return a Mode that pretends to be at theta, with the derivatives there."""
+    value, gradient, hessian = model.source.derivatives(model.family.curve, theta, threads=1)
+    prior = model.gaussian_prior
+    return mode._replace(
+        theta=theta,
+        potential=value + prior.potential(theta),
+        gradient=gradient + prior.gradient(theta),
+        hessian=hessian + np.diag(prior.precision),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A kernel of the package prepared for a case, beside its oracle."""
+
+    prepared: Any
+    problem: oracle.Problem
+    rule: oracle.Rule
+    proposal: oracle.Gaussian
+
+
+@cache
+def bench(
+    case: str, rule: str, proposal: str, truncation: float = math.inf, radius: float | None = None
+) -> Bench:
+    """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
+    move, density, arguments = PROPOSALS[proposal]
+    with modes_moved(0.4):
+        prepared = kernel(rule, move, truncation, radius).prepare(CASES[case].model, threads=1)
+    problem = _problem(case, prepared.whitening.centre.tobytes())
+    order, default = RULES[rule]
+    local = None if default is None else (radius or default)
+    return Bench(prepared, problem, oracle.Rule(order, local, truncation), density(problem, *arguments))
+
+
+@cache
+def _problem(case: str, centre: bytes) -> oracle.Problem:
+    return CASES[case].problem(np.frombuffer(centre))
+
+
+def empty_draws(steps: int, d: int) -> Draws:
+    """Return room for draws."""
+    return Draws(
+        np.empty((steps, d)),
+        np.empty(steps, dtype=np.bool_),
+        np.empty(steps, dtype=np.int64),
+        np.empty(steps, dtype=np.bool_),
+    )
+
+
+def run(
+    prepared: Any, state: Any, rng: np.random.Generator, steps: int, budget: int = 2**62
+) -> tuple[Any, Draws]:
+    """Make steps with the compiled kernel."""
+    draws = empty_draws(steps, state.z.size)
+    state, done = prepared.run_chunk(prepared.target, prepared.proposal, state, rng, draws, budget)
+    assert done == steps
+    return state, draws
+
+
+def stream(seed: int) -> np.random.Generator:
+    """Return a random stream of the kind the sampler uses."""
+    return np.random.Generator(np.random.SFC64(seed))
