@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from tallbayes.errors import InputError
 
 Vector = NDArray[np.float64]
+
+SMALLEST_SCALE = 1e-100
+"""Smaller prior scales have precisions too large to compute with."""
 
 
 class Gaussian(NamedTuple):
@@ -66,7 +70,10 @@ class Normal(Prior):
         d = X.shape[1]
         parts = {}
         for name, value in (("mean", self.mean), ("scale", self.scale)):
-            array = np.asarray(value, dtype=np.float64)
+            try:
+                array = np.asarray(value, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise InputError(f"Normal prior: {name}={value!r} must be a number, or numbers.") from None
             if array.shape not in {(), (1,), (d,)}:
                 raise InputError(
                     f"Normal prior: {name} has shape {array.shape}; expected one number, or one for each of "
@@ -75,8 +82,11 @@ class Normal(Prior):
             parts[name] = np.broadcast_to(array, d).astype(np.float64)
             if not np.all(np.isfinite(parts[name])):
                 raise InputError(f"Normal prior: {name}={value!r} must be finite.")
-        if np.any(parts["scale"] <= 0.0):
-            raise InputError(f"Normal prior: scale={self.scale!r} must be positive; use Flat() for no prior.")
+        if np.any(parts["scale"] <= SMALLEST_SCALE):
+            raise InputError(
+                f"Normal prior: scale={self.scale!r} must be positive (above {SMALLEST_SCALE:g}); use Flat() "
+                "for no prior."
+            )
         return Gaussian(parts["mean"], parts["scale"] ** -2.0)
 
 
@@ -96,6 +106,12 @@ class WeaklyInformative(Prior):
     """
 
     strength: float = 2.5
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.strength, Real) and math.isfinite(self.strength) and self.strength > 0.0):
+            raise InputError(
+                f"WeaklyInformative: strength={self.strength!r} must be a positive, finite number."
+            )
 
     def resolve(self, X: NDArray[Any], response_scale: float) -> Gaussian:
         """Return scales from the columns' means and standard deviations."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tallbayes.compiled import compiled, compiled_sum
+from tallbayes.compiled import compiled_sum
 from tallbayes.errors import InputError
 from tallbayes.sources import sums
 from tallbayes.sources.rows import Rows
@@ -20,6 +20,8 @@ Part = TypeVar("Part")
 PARTS = 64
 """Sums run over at most this many fixed ranges of rows, added in order: the same result for any threads."""
 SMALLEST_PART = 4096
+SMALLEST_COLUMN, LARGEST_COLUMN = 1e-75, 1e75
+"""Columns whose largest absolute value is not between these are refused: fourth powers must not overflow."""
 
 
 def available_threads() -> int:
@@ -58,8 +60,8 @@ class ArraySource:
         self.names = names
         _refuse_bad_values(X, names)
         self.rows = Rows(
-            X,
-            y,
+            writable_view(X),
+            writable_view(y),
             _per_row(weights, n, "weights", 1.0),
             _per_row(offset, n, "offset", 0.0),
         )
@@ -69,6 +71,8 @@ class ArraySource:
             raise InputError(
                 f"weights: row {i} has weight {self.rows.weight[i]}; weights must be zero or positive."
             )
+        if not np.any(self.rows.weight):
+            raise InputError("weights: every row has weight 0, so the data say nothing.")
 
     @property
     def n(self) -> int:
@@ -112,8 +116,9 @@ class ArraySource:
         return sum(values), _ordered_sum(gradients), half + np.tril(half, -1).T
 
     def subsample(self, size: int) -> "ArraySource":
-        """Return a source of ``size`` rows chosen at random (always the same ones) among all."""
-        chosen = np.sort(np.random.default_rng(0).choice(self.n, size=size, replace=False))
+        """Return a source of ``size`` rows, one at random (always the same) from each of as many equal ranges."""
+        places = np.arange(size) + np.random.default_rng(0).random(size)
+        chosen = np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
         rows = self.rows
         part = object.__new__(ArraySource)
         part.names = self.names
@@ -145,18 +150,58 @@ def _per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vec
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
         raise InputError(f"{what}: row {int(bad[0])} is {array[bad[0]]}; every value must be finite.")
-    return np.ascontiguousarray(array)
+    return writable_view(np.ascontiguousarray(array))
 
 
-def numeric(values: ArrayLike, what: str) -> NDArray[Any]:
+def numeric(values: Any, what: str) -> NDArray[Any]:
     """Return an array of numbers, or say what was found instead."""
-    array = np.asarray(values)
+    if hasattr(values, "toarray"):
+        raise InputError(f"{what}: a sparse matrix was given; expected an array. Convert it with .toarray().")
+    if np.ma.is_masked(values):
+        raise InputError(f"{what}: some values are masked. Drop or impute such rows first.")
+    _refuse_other_columns(values, what)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "O" and hasattr(values, "to_numpy") and len(array):
+            # A frame of numbers of different kinds, perhaps with missing ones, which are found later.
+            array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{what}: not a table of numbers ({error}).") from None
     if array.dtype.kind not in "buif":
         raise InputError(
             f"{what}: dtype {array.dtype} was given; expected numbers. Encode categories as 0/1 columns "
             "and convert with .astype(float)."
         )
     return array
+
+
+def _refuse_other_columns(frame: Any, what: str) -> None:
+    """Name the first column of a pandas data frame that does not hold numbers."""
+    if not (hasattr(frame, "columns") and hasattr(frame, "dtypes")):
+        return
+    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        if getattr(dtype, "kind", "f") not in "buif":
+            raise InputError(
+                f"{what}: column {str(name)!r} has dtype {dtype}; expected numbers. Encode categories as 0/1 "
+                "columns, e.g. with pandas.get_dummies, or drop the column."
+            )
+
+
+class _Memory:
+    """An array's memory without its read-only flag; keeps the array alive."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def writable_view(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the same memory without a read-only flag, for which kernels would be compiled a second time.
+
+    Compiled code never writes to rows.
+    """
+    return array if array.flags.writeable else np.asarray(_Memory(array))
 
 
 @compiled_sum
@@ -169,34 +214,27 @@ def _zero_if_finite(X: NDArray[Any], first: int, last: int) -> float:
     return total
 
 
-@compiled
-def _nonzero_columns(X: NDArray[Any]) -> NDArray[np.bool_]:
-    n, d = X.shape
-    found = np.zeros(d, dtype=np.bool_)
-    missing = d
-    for i in range(n):
-        for j in range(d):
-            if not found[j] and X[i, j] != 0.0:
-                found[j] = True
-                missing -= 1
-        if missing == 0:
-            break
-    return found
-
-
 def _refuse_bad_values(X: NDArray[Any], names: list[str]) -> None:
+    X = writable_view(X)
+    largest = np.zeros(X.shape[1])
     for first in range(0, X.shape[0], 65536):
         last = min(first + 65536, X.shape[0])
         if _zero_if_finite(X, first, last) == 0.0:
+            np.maximum(largest, np.max(np.abs(X[first:last]), axis=0), out=largest)
             continue
         i, j = np.argwhere(~np.isfinite(X[first:last]))[0]
         raise InputError(
             f"X: row {first + i}, column {names[j]!r} is {X[first + i, j]}; every value must be finite. "
             "Drop or impute such rows first."
         )
-    for j, found in enumerate(_nonzero_columns(X)):
-        if not found:
+    for j, size in enumerate(largest):
+        if size == 0.0:
             raise InputError(
                 f"X: column {names[j]!r} is zero in every row, so the data say nothing about its "
                 "coefficient. Drop the column."
+            )
+        if not SMALLEST_COLUMN < size < LARGEST_COLUMN:
+            raise InputError(
+                f"X: column {names[j]!r} has values up to {size:.3g}, whose powers no float64 holds. Rescale "
+                "the column so that typical values are near 1."
             )

@@ -19,6 +19,8 @@ TOLERANCE = 1e-8
 SUSPICIOUS = 12
 """Newton steps on all rows after which a posterior without a mode is looked for; a mode takes 2 to 6."""
 LIMIT = 100
+BLOCK = 65536
+"""Rows looked at together where the reason for a missing mode is sought."""
 
 
 class Mode(NamedTuple):
@@ -184,35 +186,54 @@ def _refuse_dependent_columns(model: Regression, hessian: Matrix) -> None:
         return  # not at a mode yet: negative curvature says nothing about the columns
     if abs(values[0]) < 4.0 * model.d * np.finfo(np.float64).eps:
         columns = _involved(model, vectors[:, 0], np.ones(model.d))
+        if "," not in columns:
+            raise NoModeError(
+                f"The rows say nothing about the coefficient of {columns}: its column is zero wherever weights "
+                "are not, or offsets are so extreme that every response is certain. Under a flat prior the "
+                "posterior does not exist. Drop the column, or give a proper prior, e.g. "
+                "prior=tb.priors.Normal(0, 2.5)."
+            )
         raise NoModeError(
-            f"The columns {columns} are linearly dependent ({model.n} rows), and the prior is flat along their "
-            "combination, so the posterior does not exist. Drop one of them, or give a proper prior, e.g. "
-            "prior=tb.priors.Normal(0, 2.5)."
+            f"The columns {columns} are linearly dependent, to rounding ({model.n} rows), and the prior is "
+            "flat along their combination, so the posterior does not exist. Drop one of them (centre one whose "
+            "mean is far larger than its spread), or give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5)."
         )
 
 
 def _refuse_recession(model: Regression, step: Vector) -> None:
-    """Raise if the potential of no row ever rises along a Newton step: separated classes.
+    """Raise if the potential of no row ever rises along a Newton step: separated classes."""
+    if not model.family.convex or np.any(model.gaussian_prior.precision * step**2 > 0.0):
+        return
+    if not _recedes(model, step):
+        return
+    # Leave out what the separation does not need, so that the message names few columns.
+    spread = np.sqrt(np.mean(model.source.rows.X[:BLOCK].astype(np.float64) ** 2, axis=0))
+    for j in np.argsort(np.abs(step) * spread):
+        shorter = np.where(np.arange(model.d) == j, 0.0, step)
+        if _recedes(model, shorter):
+            step = shorter
+    raise NoModeError(
+        f"The responses are separated by {_involved(model, step, spread)}: moving these coefficients ever "
+        "further fits every row better, so under a flat prior the posterior does not exist. "
+        "Give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), or drop or merge these columns."
+    )
+
+
+def _recedes(model: Regression, step: Vector) -> bool:
+    """Return whether the potential of no row ever rises along -step, and that of some row moves.
 
     For a convex g the slope of row i far along v = -step is (s g'(+-inf) + l) x_i . v, with the sign of
     s x_i . v; if it is nowhere positive the potential falls, or stays, for ever.
     """
-    if not model.family.convex or np.any(model.gaussian_prior.precision * step**2 > 0.0):
-        return
-    rows, curve, block = model.source.rows, model.family.curve, 65536
-    changes = [-(rows.X[i : i + block] @ step) for i in range(0, model.n, block)]
-    change = np.concatenate(changes)
-    largest = np.max(np.abs(change))
-    if largest < 1e-3:
-        return
-    s, _, l = coefficients(curve, rows.y)
+    rows, curve = model.source.rows, model.family.curve
     falling, rising = jet(curve, -np.inf)[0], jet(curve, np.inf)[0]
-    slope = (s * np.where(s * change > 0.0, rising, falling) + l) * change
-    if np.any(slope > 1e-6 * largest):
-        return
-    spread = np.sqrt(np.mean(rows.X[:block].astype(np.float64) ** 2, axis=0))
-    raise NoModeError(
-        f"The responses are separated by the columns {_involved(model, step, spread)}: moving their "
-        "coefficients ever further fits every row better, so under a flat prior the posterior does not exist. "
-        "Give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), or drop or merge these columns."
-    )
+    largest = steepest = 0.0
+    for first in range(0, model.n, BLOCK):
+        part = slice(first, first + BLOCK)
+        counts = rows.weight[part] > 0.0 if rows.weight.size > 1 else np.True_
+        change = -(rows.X[part] @ step) * counts
+        s, _, l = coefficients(curve, rows.y[part])
+        slope = (s * np.where(s * change > 0.0, rising, falling) + l) * change
+        largest = max(largest, float(np.max(np.abs(change))))
+        steepest = max(steepest, float(np.max(slope)))
+    return largest >= 1e-3 and steepest <= 1e-6 * largest
