@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -91,8 +92,7 @@ class ArraySource:
         workers = min(threads or available_threads(), len(ranges))
         if workers <= 1:
             return [function(first, last) for first, last in ranges]
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(lambda part: function(*part), ranges))
+        return list(_pool(workers).map(lambda part: function(*part), ranges))
 
     def potential(self, curve: Any, theta: Vector, threads: int | None = None) -> float:
         """Return the potential (minus log-likelihood) at theta."""
@@ -129,6 +129,12 @@ class ArraySource:
             rows.offset if rows.offset.size == 1 else rows.offset[chosen],
         )
         return part
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    """Return threads that are kept: starting them anew for every pass costs more than a small pass."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="tallbayes-rows")
 
 
 def _ordered_sum(parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, compiled_sum
+from tallbayes.compiled import compiled
 from tallbayes.families.curve import coefficients, jet
 from tallbayes.sources.rows import Rows, dot_row, entry
-from tallbayes.sources.sums import TILE, load_tile, tile_predictor
+from tallbayes.sources.sums import TILE, add_products, load_tile, tile_predictor
 from tallbayes.surrogate.remainder import derivative
 
 Vector = NDArray[np.float64]
@@ -23,29 +23,6 @@ def whiten_tile(tile: Matrix, count: int, inverse_root: Matrix, white: Matrix) -
         for b in range(a + 1):
             for r in range(count):
                 white[a, r] += inverse_root[a, b] * tile[b, r]
-
-
-@compiled_sum
-def _dot(a: Vector, b: Vector, count: int) -> float:
-    total = 0.0
-    for r in range(count):
-        total += a[r] * b[r]
-    return total
-
-
-@compiled_sum
-def _dot_four(a: Vector, rows: Matrix, first: int, count: int) -> tuple[float, float, float, float]:
-    """Return a . rows[first .. first + 3] at once: a is read once for four products."""
-    t0 = 0.0
-    t1 = 0.0
-    t2 = 0.0
-    t3 = 0.0
-    for r in range(count):
-        t0 += a[r] * rows[first, r]
-        t1 += a[r] * rows[first + 1, r]
-        t2 += a[r] * rows[first + 2, r]
-        t3 += a[r] * rows[first + 3, r]
-    return t0, t1, t2, t3
 
 
 @compiled
@@ -70,8 +47,7 @@ def sum_whitened_hessian(
         for a in range(d):
             for r in range(count):
                 scaled[r] = curvature[r] * white[a, r]
-            for b in range(a + 1):
-                hessian[a, b] += _dot(scaled, white[b], count)
+            add_products(scaled, white, a + 1, count, hessian[a], 0)
 
 
 @compiled
@@ -100,17 +76,7 @@ def sum_cubic(
             for b in range(a + 1):
                 for r in range(count):
                     pair[r] = single[r] * white[b, r]
-                e = 0
-                while e + 4 <= b + 1:
-                    t0, t1, t2, t3 = _dot_four(pair, white, e, count)
-                    packed[at + e] += t0
-                    packed[at + e + 1] += t1
-                    packed[at + e + 2] += t2
-                    packed[at + e + 3] += t3
-                    e += 4
-                while e <= b:
-                    packed[at + e] += _dot(pair, white[e], count)
-                    e += 1
+                add_products(pair, white, b + 1, count, packed, at)
                 at += b + 1
 
 
