@@ -10,8 +10,8 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import oracle
 
+import oracle
 import tallbayes as tb
 from tallbayes.kernels.state import Draws
 
@@ -58,6 +58,13 @@ def _logistic(seed: int, n: int, d: int, prior: Any, *, extras: bool = False) ->
     return Case(X, y, tb.families.Bernoulli(), prior, weights, offset)
 
 
+def _heavy_ends(case: Case) -> Case:
+    """Give the first and the last row most of the weight: a row that is never drawn is missed."""
+    weights = np.ones(case.y.size)
+    weights[[0, -1]] = 12.0
+    return Case(case.X, case.y, case.family, case.prior, weights, case.offset)
+
+
 def _student(seed: int, n: int, d: int, prior: Any, *, extras: bool = False) -> Case:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) - 0.2
@@ -75,6 +82,11 @@ CASES = {
     ),
     "student-flat": _student(3, 50, 3, tb.priors.Flat(), extras=True),
     "student-normal": _student(4, 30, 1, tb.priors.Normal(0.5, 0.3)),
+}
+
+HEAVY_ENDS = {
+    "logistic-ends": _heavy_ends(_logistic(5, 37, 2, tb.priors.Normal(0.2, 0.8))),
+    "student-ends": _heavy_ends(_student(6, 37, 2, tb.priors.Flat())),
 }
 
 RADIUS = 2.5
@@ -170,7 +182,7 @@ def bench(
     """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
     move, density, arguments = PROPOSALS[proposal]
     with modes_moved(0.4):
-        prepared = kernel(rule, move, truncation, radius).prepare(CASES[case].model, threads=1)
+        prepared = kernel(rule, move, truncation, radius).prepare((CASES | HEAVY_ENDS)[case].model, threads=1)
     problem = _problem(case, prepared.whitening.centre.tobytes())
     order, default = RULES[rule]
     local = None if default is None else (radius or default)
@@ -179,7 +191,7 @@ def bench(
 
 @cache
 def _problem(case: str, centre: bytes) -> oracle.Problem:
-    return CASES[case].problem(np.frombuffer(centre))
+    return (CASES | HEAVY_ENDS)[case].problem(np.frombuffer(centre))
 
 
 def empty_draws(steps: int, d: int) -> Draws:

@@ -5,10 +5,10 @@ import itertools
 import math
 
 import numpy as np
-import oracle
 import pytest
-from problems import CASES, PROPOSALS, RULES, bench, stream
 
+import oracle
+from problems import CASES, PROPOSALS, RULES, bench, stream
 from tallbayes.kernels.target import log_acceptance, step_rate
 
 TOLERANCE = 1e-10

@@ -1,0 +1,225 @@
+"""How often the compiled kernel accepts, from fixed pairs of states, against the enumerated probability.
+
+The proposal is forced: from z the kernel can only propose z', and from z' only z, so that one run holds trials
+in both directions with the state and the clock carried on as in real use. Points are multiples of 2^-10: their
+arithmetic is exact, so the chain is always at one of the two.
+"""
+
+import dataclasses
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import oracle
+from problems import bench, run, stream
+
+ALPHA = 1e-6  # false positives of each test function, whatever the number of pairs (Bonferroni)
+RADIUS = 8.0
+
+
+class Setting(NamedTuple):
+    """A kernel, and how its rate is forced: psi may be inflated, and R put beside the rate."""
+
+    case: str
+    rule: str
+    proposal: str
+    rate: float | None
+    """Total rate of the forward step; None leaves it as it is."""
+    truncation: float = math.inf
+    """In units of the rate."""
+
+
+SETTINGS = [
+    Setting("logistic-ends", "FMH-global", "walk", None),
+    Setting("logistic-ends", "FMH-local", "crank-nicolson", 37.0),
+    Setting("logistic-ends", "SMH1-global", "preconditioned", 250.0),
+    Setting("logistic-ends", "SMH1-local", "first-order", None),
+    Setting("logistic-ends", "SMH2-global", "independent", 37.0, 1.0 + 1e-9),
+    Setting("logistic-ends", "SMH2-local", "walk", None),
+    Setting("logistic-ends", "SMH2-local", "antithetic", 40.0, 1.0 - 1e-9),
+    Setting("logistic-ends", "SMH3-local", "crank-nicolson", None),
+    Setting("student-ends", "FMH-global", "preconditioned", 37.0),
+    Setting("student-ends", "FMH-local", "first-order", None),
+    Setting("student-ends", "SMH1-local", "walk", 150.0),
+    Setting("student-ends", "SMH2-global", "crank-nicolson", None),
+    Setting("student-ends", "SMH2-local", "independent", 37.0, 1.0 + 1e-9),
+    Setting("student-ends", "SMH2-local", "independent", 37.0, 1.0),
+    Setting("student-ends", "SMH3-global", "antithetic", 200.0),
+    Setting("student-ends", "SMH3-local", "walk", None),
+]
+
+
+class Forced(NamedTuple):
+    """A kernel with two states to go between, and what the oracle says of it."""
+
+    prepared: object
+    ends: np.ndarray
+    probability: tuple[float, float]
+    looks: tuple[float, float]
+    """Expected rows touched by a step in each direction."""
+    rate: float
+
+
+@cache
+def force(setting, seed):
+    """Choose two states whose acceptance is far from 0 and 1, and whose rows matter."""
+    b = bench(
+        setting.case, setting.rule, setting.proposal, math.inf, RADIUS if "local" in setting.rule else None
+    )
+    rng = np.random.default_rng(seed)
+    d = b.problem.centre.size
+    z = np.round(rng.standard_normal((1000, d)) * rng.uniform(0.1, 2.5, (1000, 1)) * 1024) / 1024
+    other = np.round((z + rng.standard_normal((1000, d)) * rng.uniform(0.05, 2.0, (1000, 1))) * 1024) / 1024
+    theta, proposed = b.problem.theta(z), b.problem.theta(other)
+    forth = oracle.acceptance(b.problem, b.rule, b.proposal, theta, proposed)
+    back = oracle.acceptance(b.problem, b.rule, b.proposal, proposed, theta)
+    rows = [
+        np.float64(oracle.intensities(b.problem, b.rule.order, *pair).sum(axis=1))
+        for pair in ((theta, proposed), (proposed, theta))
+    ]
+    worst = np.minimum(forth.log(math.inf), back.log(math.inf))
+    # The rows' part of the acceptance as large as may be, while both directions are accepted often enough.
+    # A rate that is not forced is kept small, so that steps without an event are frequent.
+    usable = (worst > math.log(0.2)) & (forth.rate < (setting.rate or 0.9))
+    score = np.where(usable, rows[0] + rows[1], -1.0)
+    at = int(np.argmax(score))
+    assert score[at] > 0.02
+    rate = float(forth.rate[at])
+    inflate = 1.0 if setting.rate is None else setting.rate / rate
+    target = b.prepared.target
+    bound = target.bound._replace(total=target.bound.total * inflate, truncation=math.inf)
+    bound = bound._replace(truncation=setting.truncation * rate * inflate)
+    sampler = target.sampler._replace(psi=target.sampler.psi * inflate)
+    prepared = dataclasses.replace(b.prepared, target=target._replace(bound=bound, sampler=sampler))
+    limit = setting.truncation * rate
+    probability = tuple(float(np.exp(side.log(limit)[at])) for side in (forth, back))
+    looks = []
+    for side, total in zip((forth, back), rows, strict=True):
+        # Events come at the rate; the step ends with the first that rejects, these come at the rate `total`.
+        events = rate * inflate * (-math.expm1(-total[at]) / total[at] if total[at] > 0 else 1.0)
+        first = math.exp(float(side.factorised[at]) + total[at])
+        looks.append(first * events if rate < limit else float(b.problem.n))
+    return Forced(prepared, np.array([z[at], other[at]]), probability, tuple(looks), rate * inflate)
+
+
+def ping_pong(forced, trials, seed):
+    """Outcomes and rows touched of trials from each end; the proposal is z' = z_0 + z_1 - z."""
+    move = forced.prepared.proposal._replace(keep=-1.0, drift=forced.ends.sum(axis=0), scale=0.0)
+    prepared = dataclasses.replace(forced.prepared, proposal=move)
+    rng = stream(seed)
+    state = prepared.initial_state(prepared.target, forced.ends[0], rng)
+    found = [[], []]
+    here = 0
+    while min(sum(map(len, side)) for side in found) < trials:
+        state, draws = run(prepared, state, rng, trials)
+        after = np.where(np.all(draws.z == forced.ends[1], axis=1), 1, 0)
+        assert np.all(draws.z == forced.ends[after])
+        before = np.concatenate([[here], after[:-1]])
+        np.testing.assert_array_equal(draws.accepted, before != after)
+        for end in (0, 1):
+            at = before == end
+            found[end].append(np.column_stack([draws.accepted[at], draws.rows_touched[at]]))
+        here = after[-1]
+    assert state.violations == 0
+    return [np.concatenate(side)[:trials] for side in found]
+
+
+def from_blocks(forced, trials, seed):
+    """The same, by the path of proposals that do not depend on the state: both ends, in turn."""
+    move = forced.prepared.proposal._replace(keep=0.0)
+    prepared = dataclasses.replace(forced.prepared, proposal=move)
+    rng = stream(seed)
+    states = [prepared.initial_state(prepared.target, end, rng) for end in forced.ends]
+    state = states[0]
+    for column in range(state.noise.shape[1]):
+        end = (column + 1) % 2
+        state.noise[:, column] = forced.ends[end]
+        state.values[column], state.distances[column] = states[end].value, states[end].distance
+    proposed = (np.arange(state.noise.shape[1]) + 1) % 2
+    found = [[], []]
+    here = 0
+    while min(sum(map(len, side)) for side in found) < trials:
+        state, draws = run(prepared, state._replace(used=0), rng, proposed.size)
+        after = np.where(np.all(draws.z == forced.ends[1], axis=1), 1, 0)
+        before = np.concatenate([[here], after[:-1]])
+        assert np.all(draws.accepted == (after == proposed))
+        for end in (0, 1):
+            at = (before == end) & (proposed != end)
+            found[end].append(np.column_stack([draws.accepted[at], draws.rows_touched[at]]))
+        here = after[-1]
+    assert state.violations == 0
+    return [np.concatenate(side)[:trials] for side in found]
+
+
+def check(number, trials, seed):
+    """Compare two directions x two paths with the enumeration; false positives ALPHA / 16."""
+    from scipy import stats
+
+    setting = SETTINGS[number]
+    forced = force(setting, seed=number)
+    level = ALPHA / len(SETTINGS) / 14  # at most 14 tests below
+    signed = []
+    for play in (ping_pong, from_blocks):
+        for end, outcomes in enumerate(play(forced, trials, seed=seed + number)):
+            accepted, rows = outcomes[:, 0].astype(bool), outcomes[:, 1]
+            what = f"{setting}, direction {end}, {play.__name__}"
+            p = min(forced.probability[end], 1.0)
+            count = int(np.count_nonzero(accepted))
+            assert stats.binomtest(count, trials, p).pvalue > level, f"{what}: {count} accepted, p = {p}"
+            # Rows touched: a z-test of their mean.
+            expected = forced.looks[end]
+            error = np.std(rows) / math.sqrt(trials)
+            assert abs(np.mean(rows) - expected) <= stats.norm.isf(level / 2) * error, (
+                f"{what}: {np.mean(rows)} rows, not {expected}"
+            )
+            if p == 1.0:
+                continue
+            signed.append((count - trials * p) / math.sqrt(trials * p * (1.0 - p)))
+            # The clock is carried on, yet a trial's outcome does not depend on the one before.
+            table = np.zeros((2, 2))
+            np.add.at(table, (accepted[:-1].astype(int), accepted[1:].astype(int)), 1)
+            assert stats.chi2_contingency(table, correction=False).pvalue > level, f"{what}: {table}"
+    # A small error of one sign everywhere shows in the sum.
+    assert abs(sum(signed)) / math.sqrt(len(signed)) < stats.norm.isf(level / 2)
+
+
+@pytest.mark.parametrize("number", range(len(SETTINGS)))
+def test_acceptance_frequency(number):
+    check(number, 20_000, seed=100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(len(SETTINGS)))
+def test_acceptance_frequency_long(number):
+    check(number, 200_000, seed=200)
+
+
+@pytest.mark.parametrize("number", [0, 5, 10, 15])
+def test_acceptance_frequency_with_a_fresh_clock(number):
+    from scipy import stats
+
+    trials = 3000
+    forced = force(SETTINGS[number], seed=number)
+    move = forced.prepared.proposal._replace(keep=-1.0, drift=forced.ends.sum(axis=0), scale=0.0)
+    prepared = dataclasses.replace(forced.prepared, proposal=move)
+    rng = stream(300 + number)
+    accepted = 0
+    for _ in range(trials):
+        state = prepared.initial_state(prepared.target, forced.ends[0], rng)
+        accepted += int(run(prepared, state, rng, 1)[1].accepted[0])
+    # False positives: 1e-6 in all.
+    assert stats.binomtest(accepted, trials, forced.probability[0]).pvalue > ALPHA / 4
+
+
+def test_settings_cover_the_regimes():
+    forced = [force(setting, seed=number) for number, setting in enumerate(SETTINGS)]
+    rates = np.array([f.rate for f in forced])
+    assert np.sum(rates < 1.0) >= 4
+    assert np.sum(rates > 100.0) >= 3
+    # The first and the last row are where most rejections come from.
+    for f in forced:
+        psi = f.prepared.target.sampler.psi
+        assert psi[0] + psi[-1] > 0.25 * psi.sum()
