@@ -137,6 +137,10 @@ def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="tallbayes-rows")
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
 def _ordered_sum(parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
     total = parts[0].copy()
     for part in parts[1:]:

@@ -115,7 +115,8 @@ class _Search:
         for iteration in range(limit):
             step, length = self._direction(point)
             if length < tolerance:
-                if not exploring and iteration >= SUSPICIOUS:
+                # Along a separation the last step is short in standard deviations, yet moves predictors.
+                if not exploring and (iteration >= SUSPICIOUS or tolerance > TOLERANCE):
                     _refuse_recession(self.model, step)
                 return point
             if not exploring and iteration >= SUSPICIOUS and iteration % 4 == 0:
@@ -215,13 +216,13 @@ def _refuse_recession(model: Regression, step: Vector) -> None:
     if not _recedes(model, step):
         return
     # Leave out what the separation does not need, so that the message names few columns.
-    spread = np.sqrt(np.mean(model.source.rows.X[:BLOCK].astype(np.float64) ** 2, axis=0))
-    for j in np.argsort(np.abs(step) * spread):
+    size = np.array([np.max(np.abs(model.source.rows.X[:, j])) for j in range(model.d)])
+    for j in np.argsort(np.abs(step) * size):
         shorter = np.where(np.arange(model.d) == j, 0.0, step)
         if _recedes(model, shorter):
             step = shorter
     raise NoModeError(
-        f"The responses are separated by {_involved(model, step, spread)}: moving these coefficients ever "
+        f"The responses are separated by {_involved(model, step, size)}: moving these coefficients ever "
         "further fits every row better, so under a flat prior the posterior does not exist. "
         "Give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), or drop or merge these columns."
     )
