@@ -13,6 +13,7 @@ from tallbayes.kernels.target import Target
 from tallbayes.models import Regression
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.surrogate.alias import RowSampler
+from tallbayes.surrogate.basis import Basis
 from tallbayes.surrogate.bounds import Bound
 from tallbayes.surrogate.expansion import Whitening
 from tallbayes.surrogate.mode import Mode
@@ -40,8 +41,8 @@ class Kernel(ABC):
     """One Markov transition: a proposal and an acceptance rule."""
 
     @abstractmethod
-    def prepare(self, model: Regression, *, threads: int | None = None) -> Prepared:
-        """Find the mode, expand, bound: everything that takes passes over the rows."""
+    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
+        """Find the mode (unless the basis is given), expand, bound: everything that takes passes over rows."""
 
 
 def no_rows() -> tuple[Bound, RowSampler]:

@@ -6,6 +6,7 @@ from tallbayes.kernels.base import Kernel, Prepared
 from tallbayes.kernels.scalable_mh import check_truncation, prepare_thinning
 from tallbayes.models import Regression
 from tallbayes.proposals import PreconditionedWalk, Proposal
+from tallbayes.surrogate.basis import Basis
 from tallbayes.surrogate.bounds import Global, Local
 
 
@@ -36,9 +37,9 @@ class FactorisedMH(Kernel):
     def __post_init__(self) -> None:
         check_truncation("FactorisedMH", self.truncation)
 
-    def prepare(self, model: Regression, *, threads: int | None = None) -> Prepared:
+    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, for starting points and preconditioning, and bound the slopes of all rows."""
         proposal = self.proposal or PreconditionedWalk(1.0 / (model.n**0.5 * model.d))
         return prepare_thinning(
-            model, "FactorisedMH", 0, self.bound or Global(), proposal, self.truncation, threads
+            model, "FactorisedMH", 0, self.bound or Global(), proposal, self.truncation, threads, basis
         )

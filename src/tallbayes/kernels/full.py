@@ -60,6 +60,7 @@ def run_chunk(
     n = target.rows.X.shape[0]
     z, proposed, noise, used, value = state.z, state.proposed, state.noise, state.used, state.value
     keep, drift, scale = proposal.keep, proposal.drift, proposal.scale
+    walk_every, walk_scale, turn = proposal.walk_every, proposal.walk_scale, state.turn
     theta = np.empty(d)
     done = 0
     work = 0
@@ -69,11 +70,22 @@ def run_chunk(
             if proposal.has_root:
                 correlate(proposal.root, noise)
             used = 0
-        propose(keep, drift, scale, z, noise, used, proposed)
+        correction = 0.0
+        if walk_every > 0 and turn == 0:
+            for j in range(d):
+                proposed[j] = z[j] + walk_scale * noise[j, used]
+                # A walk is symmetric: put back the G that the potential has taken off.
+                correction += 0.5 * (z[j] - drift[j]) ** 2 - 0.5 * (proposed[j] - drift[j]) ** 2
+        else:
+            propose(keep, drift, scale, z, noise, used, proposed)
+        if walk_every > 0:
+            turn += 1
+            if turn == walk_every:
+                turn = 0
         used += 1
         work += n
         proposed_value = potential_at(target, proposed, theta)
-        accept = rng.standard_exponential() > proposed_value - value
+        accept = rng.standard_exponential() > proposed_value - value - correction
         if accept:
             value = proposed_value
             for j in range(d):
@@ -85,6 +97,21 @@ def run_chunk(
         draws.full_pass[done] = True
         done += 1
     after = State(
-        z, value, 0.0, 0.0, noise, state.values, state.distances, used, proposed, 0.0, 0.0, IDLE, 0, 0
+        z,
+        value,
+        0.0,
+        0.0,
+        noise,
+        state.values,
+        state.distances,
+        used,
+        proposed,
+        0.0,
+        0.0,
+        IDLE,
+        0,
+        0,
+        turn,
+        state.exposure + done * float(n),
     )
     return after, done

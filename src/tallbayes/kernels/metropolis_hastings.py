@@ -8,8 +8,8 @@ from tallbayes.kernels.base import Kernel, Prepared, no_rows
 from tallbayes.kernels.target import Target
 from tallbayes.models import Regression
 from tallbayes.proposals import PreconditionedWalk, Proposal
-from tallbayes.surrogate.expansion import expand, whiten
-from tallbayes.surrogate.mode import find_mode
+from tallbayes.surrogate.basis import Basis, find_basis
+from tallbayes.surrogate.expansion import expand
 from tallbayes.surrogate.polynomial import subtract
 
 
@@ -27,10 +27,9 @@ class MetropolisHastings(Kernel):
 
     proposal: Proposal | None = None
 
-    def prepare(self, model: Regression, *, threads: int | None = None) -> Prepared:
+    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, for starting points and preconditioning."""
-        mode = find_mode(model, threads=threads)
-        whitening = whiten(model, mode, threads=threads)
+        mode, whitening = basis or find_basis(model, threads=threads)
         chosen = self.proposal or PreconditionedWalk(2.4 / math.sqrt(model.d))
         move, reference = chosen.plan(whitening, model.n)
         excess = subtract(expand(model, whitening, 0).prior, reference)

@@ -11,9 +11,9 @@ from tallbayes.kernels.target import Target
 from tallbayes.models import Regression
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal
 from tallbayes.surrogate.alias import row_sampler
+from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.bounds import Bound, Global, Local
-from tallbayes.surrogate.expansion import expand, whiten
-from tallbayes.surrogate.mode import find_mode
+from tallbayes.surrogate.expansion import expand
 from tallbayes.surrogate.polynomial import subtract
 
 
@@ -51,13 +51,13 @@ class ScalableMH(Kernel):
             raise InputError(f"ScalableMH: order={self.order!r} must be 1, 2 or 3 (or None).")
         check_truncation("ScalableMH", self.truncation)
 
-    def prepare(self, model: Regression, *, threads: int | None = None) -> Prepared:
+    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, expand around it, bound the remainders, and build the alias table."""
         order = self.order or 2
         bound = self.bound or Local()
         default = CrankNicolson(rho=0.0) if order > 1 else PreconditionedWalk(1.0)
         return prepare_thinning(
-            model, "ScalableMH", order, bound, self.proposal or default, self.truncation, threads
+            model, "ScalableMH", order, bound, self.proposal or default, self.truncation, threads, basis
         )
 
 
@@ -75,10 +75,10 @@ def prepare_thinning(
     proposal: Proposal,
     truncation: float | None,
     threads: int | None,
+    basis: Basis | None,
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
-    mode = find_mode(model, threads=threads)
-    whitening = whiten(model, mode, threads=threads)
+    mode, whitening = basis or find_basis(model, threads=threads)
     move, reference = proposal.plan(whitening, model.n)
     expansion = expand(model, whitening, order, threads=threads)
     psi, radius = bound.row_bounds(model, whitening, order, threads=threads)

@@ -45,7 +45,9 @@ class State(NamedTuple):
     violations: int
     """Intensities that exceeded their bound by more than rounding, ever."""
     turn: int = 0
-    """Steps since the last local one."""
+    """Steps since the last walk."""
+    exposure: float = 0.0
+    """Expected rows of all steps so far: rates of those that were thinned, n for each full pass."""
 
 
 class Draws(NamedTuple):

@@ -77,6 +77,7 @@ def run_chunk(
     value, distance, clock, used = state.value, state.distance, state.clock, state.used
     proposed_value, proposed_distance = state.proposed_value, state.proposed_distance
     pending, looked, violations, turn = state.pending, state.looked, state.violations, state.turn
+    exposure = state.exposure
     n, d = X.shape
     independent = keep == 0.0
     inner_scale = np.sqrt(1.0 - inner_keep * inner_keep)
@@ -94,8 +95,8 @@ def run_chunk(
             log_ratio = 0.0
             correction = 0.0
             if trials > 1:
-                # Several trials on the surrogate alone, within the ball: reversible for it, so its factor of
-                # the acceptance is dropped.
+                # An odd number of trials on the surrogate alone, of two kinds in turn: a sequence that reads
+                # the same backwards is reversible for it, so its factor of the acceptance is dropped.
                 inside = distance <= bound.radius and value >= -inner_floor * distance * distance
                 for j in range(d):
                     proposed[j] = z[j]
@@ -184,6 +185,7 @@ def run_chunk(
                     full = True
                     looked = n
                     work += n
+                    exposure += n
                     whole = full_log_ratio(target, z, proposed) + correction
                     accept = rng.standard_exponential() > -whole
                 else:
@@ -191,6 +193,7 @@ def run_chunk(
                         accept = rng.standard_exponential() > -log_ratio
                     if accept:
                         pending = rate
+                        exposure += rate
         if pending != IDLE and clock < pending:
             shift(whitening, z, move)
             shift(whitening, proposed, other)
@@ -239,6 +242,7 @@ def run_chunk(
         looked,
         violations,
         turn,
+        exposure,
     )
     return after, done
 

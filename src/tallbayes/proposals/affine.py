@@ -27,7 +27,7 @@ class AffineProposal(NamedTuple):
     """Every so many steps, a symmetric walk z' = z + walk_scale xi instead; 0 for never."""
     walk_scale: float = 0.0
     inner: int = 1
-    """Trials on the surrogate alone that make up the proposal of a step that is not a walk."""
+    """Trials on the surrogate alone that make up the proposal of a step that is not a walk; an odd number."""
     inner_keep: float = 0.0
     """Every second inner trial keeps this much of the state's distance from the drift."""
     inner_floor: float = 0.0

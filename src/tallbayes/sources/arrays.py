@@ -116,7 +116,7 @@ class ArraySource:
         return sum(values), _ordered_sum(gradients), half + np.tril(half, -1).T
 
     def subsample(self, size: int) -> "ArraySource":
-        """Return a source of ``size`` rows, one at random (always the same) from each of as many equal ranges."""
+        """Return a source of ``size`` rows, one at random (always the same) from each of ``size`` equal ranges."""
         places = np.arange(size) + np.random.default_rng(0).random(size)
         chosen = np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
         rows = self.rows
