@@ -59,10 +59,11 @@ def _logistic(seed: int, n: int, d: int, prior: Any, *, extras: bool = False) ->
 
 
 def _heavy_ends(case: Case) -> Case:
-    """Give the first and the last row most of the weight: a row that is never drawn is missed."""
-    weights = np.ones(case.y.size)
-    weights[[0, -1]] = 12.0
-    return Case(case.X, case.y, case.family, case.prior, weights, case.offset)
+    """Give the first and the last row most of the bound: a row that is never drawn is missed."""
+    X, weights = case.X.copy(), np.ones(case.y.size)
+    weights[[0, -1]] = 3.0
+    X[[0, -1]] = [[2.5, -1.5], [1.5, 2.5]]
+    return Case(X, case.y, case.family, case.prior, weights, case.offset)
 
 
 def _student(seed: int, n: int, d: int, prior: Any, *, extras: bool = False) -> Case:
@@ -176,9 +177,7 @@ class Bench:
 
 
 @cache
-def bench(
-    case: str, rule: str, proposal: str, truncation: float = math.inf, radius: float | None = None
-) -> Bench:
+def bench(case: str, rule: str, proposal: str, truncation: float = math.inf, radius: float | None = None) -> Bench:
     """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
     move, density, arguments = PROPOSALS[proposal]
     with modes_moved(0.4):
@@ -204,9 +203,7 @@ def empty_draws(steps: int, d: int) -> Draws:
     )
 
 
-def run(
-    prepared: Any, state: Any, rng: np.random.Generator, steps: int, budget: int = 2**62
-) -> tuple[Any, Draws]:
+def run(prepared: Any, state: Any, rng: np.random.Generator, steps: int, budget: int = 2**62) -> tuple[Any, Draws]:
     """Make steps with the compiled kernel."""
     draws = empty_draws(steps, state.z.size)
     state, done = prepared.run_chunk(prepared.target, prepared.proposal, state, rng, draws, budget)

@@ -46,7 +46,7 @@ SETTINGS = [
     Setting("student-ends", "SMH1-local", "walk", 150.0),
     Setting("student-ends", "SMH2-global", "crank-nicolson", None),
     Setting("student-ends", "SMH2-local", "independent", 37.0, 1.0 + 1e-9),
-    Setting("student-ends", "SMH2-local", "independent", 37.0, 1.0),
+    Setting("student-ends", "SMH2-local", "independent", 37.0, 1.0 - 1e-9),
     Setting("student-ends", "SMH3-global", "antithetic", 200.0),
     Setting("student-ends", "SMH3-local", "walk", None),
 ]
@@ -66,9 +66,7 @@ class Forced(NamedTuple):
 @cache
 def force(setting, seed):
     """Choose two states whose acceptance is far from 0 and 1, and whose rows matter."""
-    b = bench(
-        setting.case, setting.rule, setting.proposal, math.inf, RADIUS if "local" in setting.rule else None
-    )
+    b = bench(setting.case, setting.rule, setting.proposal, math.inf, RADIUS if "local" in setting.rule else None)
     rng = np.random.default_rng(seed)
     d = b.problem.centre.size
     z = np.round(rng.standard_normal((1000, d)) * rng.uniform(0.1, 2.5, (1000, 1)) * 1024) / 1024
@@ -175,15 +173,15 @@ def check(number, trials, seed):
             assert abs(np.mean(rows) - expected) <= stats.norm.isf(level / 2) * error, (
                 f"{what}: {np.mean(rows)} rows, not {expected}"
             )
-            if p == 1.0:
-                continue
+            if trials * p * (1.0 - p) < 100.0:
+                continue  # the tests below take counts to be normal
             signed.append((count - trials * p) / math.sqrt(trials * p * (1.0 - p)))
             # The clock is carried on, yet a trial's outcome does not depend on the one before.
             table = np.zeros((2, 2))
             np.add.at(table, (accepted[:-1].astype(int), accepted[1:].astype(int)), 1)
             assert stats.chi2_contingency(table, correction=False).pvalue > level, f"{what}: {table}"
     # A small error of one sign everywhere shows in the sum.
-    assert abs(sum(signed)) / math.sqrt(len(signed)) < stats.norm.isf(level / 2)
+    assert not signed or abs(sum(signed)) / math.sqrt(len(signed)) < stats.norm.isf(level / 2)
 
 
 @pytest.mark.parametrize("number", range(len(SETTINGS)))
@@ -219,7 +217,7 @@ def test_settings_cover_the_regimes():
     rates = np.array([f.rate for f in forced])
     assert np.sum(rates < 1.0) >= 4
     assert np.sum(rates > 100.0) >= 3
-    # The first and the last row are where most rejections come from.
+    # The first and the last row are drawn often.
     for f in forced:
         psi = f.prepared.target.sampler.psi
-        assert psi[0] + psi[-1] > 0.25 * psi.sum()
+        assert min(psi[0], psi[-1]) > 0.08 * psi.sum()
