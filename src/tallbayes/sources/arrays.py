@@ -116,7 +116,7 @@ class ArraySource:
         return sum(values), _ordered_sum(gradients), half + np.tril(half, -1).T
 
     def subsample(self, size: int) -> "ArraySource":
-        """Return a source of ``size`` rows, one at random (always the same) from each of ``size`` equal ranges."""
+        """Return a source of ``size`` rows: one at random, always the same, from each of ``size`` equal ranges."""
         places = np.arange(size) + np.random.default_rng(0).random(size)
         chosen = np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
         rows = self.rows
@@ -167,7 +167,7 @@ def numeric(values: Any, what: str) -> NDArray[Any]:
     """Return an array of numbers, or say what was found instead."""
     if hasattr(values, "toarray"):
         raise InputError(f"{what}: a sparse matrix was given; expected an array. Convert it with .toarray().")
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"{what}: some values are masked. Drop or impute such rows first.")
     _refuse_other_columns(values, what)
     try:
