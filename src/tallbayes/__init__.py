@@ -8,18 +8,24 @@
 
 from tallbayes import bounds, errors, families, kernels, priors, proposals
 from tallbayes.models import Regression
+from tallbayes.plan.explain import Explanation, explain
 from tallbayes.results.summary import summary
+from tallbayes.results.verdict import laplace_check, verdict
 from tallbayes.run.sampler import sample
 
 __all__ = [
+    "Explanation",
     "Regression",
     "bounds",
     "errors",
+    "explain",
     "families",
     "kernels",
+    "laplace_check",
     "priors",
     "proposals",
     "sample",
     "summary",
+    "verdict",
 ]
 __version__ = "0.1.0"

@@ -31,9 +31,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=1000, help="Rows of the data it makes.")] = 1_000_000,
     draws: Annotated[int, typer.Option(min=10, help="Draws to keep from each of four chains.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the run.")] = 1,
-    out: Annotated[Path, typer.Option(help="File for the picture.", dir_okay=False)] = Path(
-        "tallbayes-demo.png"
-    ),
+    out: Annotated[Path, typer.Option(help="File for the picture.", dir_okay=False)] = Path("tallbayes-demo.png"),
 ) -> None:
     """Fit a logistic regression with a million rows, on data made up on the spot."""
     from rich.console import Console

@@ -183,6 +183,4 @@ def _picture(console: "Console", tree: "DataTree", out: Path) -> None:
         console.print(f"\nNo picture: {error}", markup=False)
         return
     figure.savefig(out, dpi=150)
-    console.print(
-        f"\n[bold]Picture[/bold]  posterior against the Gaussian approximation: {out}", soft_wrap=True
-    )
+    console.print(f"\n[bold]Picture[/bold]  posterior against the Gaussian approximation: {out}", soft_wrap=True)

@@ -110,9 +110,7 @@ def _response(y: ArrayLike, n: int, family: Family) -> NDArray[np.float64]:
 
 def _names(names: Sequence[str] | None, d: int) -> list[str]:
     if isinstance(names, str):
-        raise InputError(
-            f"names: {names!r} was given; expected a list with one name for each of the {d} columns."
-        )
+        raise InputError(f"names: {names!r} was given; expected a list with one name for each of the {d} columns.")
     result = [str(name) for name in names] if names is not None else [f"x{j}" for j in range(d)]
     if len(result) != d:
         raise InputError(f"names: {len(result)} were given; X has {d} columns.")

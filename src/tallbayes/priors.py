@@ -109,9 +109,7 @@ class WeaklyInformative(Prior):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.strength, Real) and math.isfinite(self.strength) and self.strength > 0.0):
-            raise InputError(
-                f"WeaklyInformative: strength={self.strength!r} must be a positive, finite number."
-            )
+            raise InputError(f"WeaklyInformative: strength={self.strength!r} must be a positive, finite number.")
 
     def resolve(self, X: NDArray[Any], response_scale: float) -> Gaussian:
         """Return scales from the columns' means and standard deviations."""

@@ -61,6 +61,7 @@ def run_chunk(
     z, proposed, noise, used, value = state.z, state.proposed, state.noise, state.used, state.value
     keep, drift, scale = proposal.keep, proposal.drift, proposal.scale
     walk_every, walk_scale, turn = proposal.walk_every, proposal.walk_scale, state.turn
+    middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
     theta = np.empty(d)
     done = 0
     work = 0
@@ -75,7 +76,7 @@ def run_chunk(
             for j in range(d):
                 proposed[j] = z[j] + walk_scale * noise[j, used]
                 # A walk is symmetric: put back the G that the potential has taken off.
-                correction += 0.5 * (z[j] - drift[j]) ** 2 - 0.5 * (proposed[j] - drift[j]) ** 2
+                correction += 0.5 * (z[j] - middle[j]) ** 2 - 0.5 * (proposed[j] - middle[j]) ** 2
         else:
             propose(keep, drift, scale, z, noise, used, proposed)
         if walk_every > 0:

@@ -9,12 +9,12 @@ from tallbayes.kernels import thinning
 from tallbayes.kernels.base import Kernel, Prepared
 from tallbayes.kernels.target import Target
 from tallbayes.models import Regression
-from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal
+from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
 from tallbayes.surrogate.alias import row_sampler
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.bounds import Bound, Global, Local
-from tallbayes.surrogate.expansion import expand
-from tallbayes.surrogate.polynomial import subtract
+from tallbayes.surrogate.expansion import Expansion, expand
+from tallbayes.surrogate.polynomial import evaluate_columns, polynomial, subtract
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class ScalableMH(Kernel):
     Parameters
     ----------
     order : int or None
-        Order of the expansion, 1, 2 or 3.
+        Order of the expansion, 1, 2 or 3; `tallbayes.sample` chooses one if None.
     bound : Global or Local or None
-        Bound of the remainders.
+        Bound of the remainders; None takes the local one.
     proposal : Proposal or None
-        Where to go.
+        Where to go; None takes one that suits the order and the posterior's skewness.
     truncation : float or None
         R; ``math.inf`` never truncates, None takes the number of rows.
     """
@@ -53,11 +53,15 @@ class ScalableMH(Kernel):
 
     def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, expand around it, bound the remainders, and build the alias table."""
-        order = self.order or 2
-        bound = self.bound or Local()
-        default = CrankNicolson(rho=0.0) if order > 1 else PreconditionedWalk(1.0)
         return prepare_thinning(
-            model, "ScalableMH", order, bound, self.proposal or default, self.truncation, threads, basis
+            model,
+            "ScalableMH",
+            self.order or 3,
+            self.bound or Local(),
+            self.proposal,
+            self.truncation,
+            threads,
+            basis,
         )
 
 
@@ -67,20 +71,42 @@ def check_truncation(owner: str, truncation: float | None) -> None:
         raise InputError(f"{owner}: truncation={truncation!r} must be a number >= 0, math.inf, or None.")
 
 
+SKEWED = 0.15
+"""Spread of the cubic under the Gaussian, above which the surrogate is sampled with several steps."""
+
+
+def default_proposal(expansion: Expansion) -> Proposal:
+    """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails."""
+    order, cubic = expansion.order, expansion.surrogate.cubic
+    if order == 1:
+        return PreconditionedWalk(1.0)
+    if order == 2:
+        # Steps to the other side make up for the draws that a rejection repeats.
+        return CrankNicolson(rho=0.04, antithetic=True, walk_every=64)
+    d = expansion.surrogate.linear.size
+    values = np.empty(512)
+    z = np.random.default_rng(0).standard_normal((d, values.size))
+    evaluate_columns(polynomial(np.zeros(d), cubic=cubic), z, values)
+    if np.std(values) > SKEWED:
+        return SurrogateSteps()
+    return CrankNicolson(rho=0.0, walk_every=64)
+
+
 def prepare_thinning(
     model: Regression,
     name: str,
     order: int,
     bound: Global | Local,
-    proposal: Proposal,
+    proposal: Proposal | None,
     truncation: float | None,
     threads: int | None,
     basis: Basis | None,
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
     mode, whitening = basis or find_basis(model, threads=threads)
-    move, reference = proposal.plan(whitening, model.n)
     expansion = expand(model, whitening, order, threads=threads)
+    proposal = proposal or default_proposal(expansion)
+    move, reference = proposal.plan(whitening, model.n)
     psi, radius = bound.row_bounds(model, whitening, order, threads=threads)
     limit = float(model.n) if truncation is None else float(truncation)
     target = Target(

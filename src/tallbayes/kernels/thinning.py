@@ -81,6 +81,7 @@ def run_chunk(
     n, d = X.shape
     independent = keep == 0.0
     inner_scale = np.sqrt(1.0 - inner_keep * inner_keep)
+    middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
     move, other, scratch, candidate = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     done = 0
     work = 0
@@ -112,8 +113,8 @@ def run_chunk(
                         next_value, next_distance = values[used], distances[used]
                     else:
                         for j in range(d):
-                            fresh = inner_scale * (noise[j, used] - drift[j])
-                            candidate[j] = drift[j] + inner_keep * (proposed[j] - drift[j]) + fresh
+                            fresh = inner_scale * (noise[j, used] - middle[j])
+                            candidate[j] = middle[j] + inner_keep * (proposed[j] - middle[j]) + fresh
                         next_value = evaluate_parts(
                             linear,
                             isotropic,
@@ -132,8 +133,7 @@ def run_chunk(
                         and next_distance <= bound.radius
                         and next_value >= -inner_floor * next_distance * next_distance
                         and (
-                            next_value <= proposed_value
-                            or rng.standard_exponential() > next_value - proposed_value
+                            next_value <= proposed_value or rng.standard_exponential() > next_value - proposed_value
                         )
                     ):
                         for j in range(d):
@@ -152,7 +152,8 @@ def run_chunk(
                 else:
                     if walks:
                         for j in range(d):
-                            proposed[j] = z[j] + walk_scale * (noise[j, used] - drift[j])
+                            xi = noise[j, used] - middle[j] if independent else noise[j, used]
+                            proposed[j] = z[j] + walk_scale * xi
                     else:
                         propose(keep, drift, scale, z, noise, used, proposed)
                     proposed_distance = distance_from_centre(bound, whitening, proposed)
@@ -171,7 +172,7 @@ def run_chunk(
                 if walks:
                     # A walk is symmetric: put back the G that both polynomials had taken off.
                     for j in range(d):
-                        correction += 0.5 * (z[j] - drift[j]) ** 2 - 0.5 * (proposed[j] - drift[j]) ** 2
+                        correction += 0.5 * (z[j] - middle[j]) ** 2 - 0.5 * (proposed[j] - middle[j]) ** 2
                 used += 1
                 log_ratio = value - proposed_value + correction
             if walk_every > 0:

@@ -14,8 +14,8 @@ Matrix = NDArray[np.float64]
 class AffineProposal(NamedTuple):
     """z' = keep z + drift + scale xi, or + root xi, with xi standard normal.
 
-    A proposal that does not depend on the state (keep = 0) may be mixed with others that are reversible for the
-    same density, in a fixed order that no state changes.
+    Steps may be mixed with walks, and a proposal that does not depend on the state (keep = 0) may be made of
+    several trials, in a fixed order that no state changes.
     """
 
     keep: float
@@ -48,9 +48,7 @@ def correlate(root: Matrix, noise: Matrix) -> None:
 
 
 @compiled
-def propose(
-    keep: float, drift: Vector, scale: float, z: Vector, noise: Matrix, column: int, out: Vector
-) -> None:
+def propose(keep: float, drift: Vector, scale: float, z: Vector, noise: Matrix, column: int, out: Vector) -> None:
     """Put a proposal from z, made with one column of (correlated) noise, into out."""
     for j in range(z.size):
         out[j] = keep * z[j] + drift[j] + scale * noise[j, column]

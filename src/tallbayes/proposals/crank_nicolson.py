@@ -8,6 +8,7 @@ import numpy as np
 from tallbayes.errors import InputError
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
+from tallbayes.proposals.preconditioned_walk import walk_scale
 from tallbayes.surrogate.expansion import Whitening
 from tallbayes.surrogate.polynomial import polynomial
 
@@ -26,18 +27,32 @@ class CrankNicolson(Proposal):
         Share of the variance that is kept, 0 <= rho < 1.
     antithetic : bool
         Whether to step to the other side of m.
+    walk_every : int
+        Make every so many steps a symmetric walk instead, which does not stick in tails that the Gaussian
+        surrogate makes too light; 0 for none.
     """
 
     rho: float = 0.0
     antithetic: bool = False
+    walk_every: int = 0
 
     def __post_init__(self) -> None:
         if not (isinstance(self.rho, int | float) and 0.0 <= self.rho < 1.0):
             raise InputError(f"CrankNicolson: rho={self.rho!r} must satisfy 0 <= rho < 1.")
+        if not (isinstance(self.walk_every, int) and self.walk_every >= 0):
+            raise InputError(f"CrankNicolson: walk_every={self.walk_every!r} must be a whole number, 0 or more.")
 
     def plan(self, whitening: Whitening, n: int) -> Plan:
         """Return the proposal in z, where the surrogate is gradient . z + |z|^2 / 2 and m = -gradient."""
         keep = math.sqrt(self.rho) * (-1.0 if self.antithetic else 1.0)
         drift = -(1.0 - keep) * whitening.gradient
-        move = AffineProposal(keep, drift, math.sqrt(1.0 - self.rho), np.zeros((0, 0)), False)
+        move = AffineProposal(
+            keep,
+            drift,
+            math.sqrt(1.0 - self.rho),
+            np.zeros((0, 0)),
+            False,
+            walk_every=self.walk_every,
+            walk_scale=walk_scale(whitening.centre.size),
+        )
         return Plan(move, polynomial(whitening.gradient, isotropic=1.0))

@@ -31,3 +31,8 @@ class PreconditionedWalk(Proposal):
         zero = np.zeros(whitening.centre.size)
         move = AffineProposal(1.0, zero, float(self.scale), np.zeros((0, 0)), False)
         return Plan(move, polynomial(zero))
+
+
+def walk_scale(d: int) -> float:
+    """Return a scale at which walks are accepted often enough in d dimensions."""
+    return 2.0 / d**0.5

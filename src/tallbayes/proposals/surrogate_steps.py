@@ -8,6 +8,7 @@ from tallbayes.errors import InputError
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
 from tallbayes.proposals.checks import positive
+from tallbayes.proposals.preconditioned_walk import walk_scale
 from tallbayes.surrogate.expansion import Whitening
 from tallbayes.surrogate.polynomial import polynomial
 
@@ -23,21 +24,19 @@ class SurrogateSteps(Proposal):
     The trials take turns: one independent of the state, z' = m + xi, and one that keeps part of it,
     z' = m + keep (z - m) + sqrt(1 - keep^2) xi. Both are reversible for G(z) = |z - m|^2 / 2, so a trial is
     accepted with probability min(1, exp(-(S - G)(z') + (S - G)(z))) and is reversible for the surrogate S. An
-    odd number of them reads the same backwards (K1 K2 K1 ... K1), so together they are reversible for S too, and
-    that factor of the acceptance is dropped. They are confined to a region within the ball, so in between, every
-    ``walk_every``-th step is a symmetric walk, which crosses its border; the order of the two kinds of step is
-    fixed and depends on no state.
-
-    With ``steps=1`` the independent trial is an ordinary proposal, not confined to the ball.
+    odd number of them reads the same backwards (K1 K2 K1 ... K1), so together they are reversible for S too,
+    and that factor of the acceptance is dropped. They are confined to a region within the ball, so in between,
+    every ``walk_every``-th step is a symmetric walk, which crosses its border; the order of the two kinds of
+    step is fixed and depends on no state.
 
     Parameters
     ----------
     steps : int
-        Trials on the surrogate for each step on the data, an odd number.
+        Trials on the surrogate for each step on the data, an odd number, 3 or more.
     keep : float
         Share of the state that every second trial keeps, 0 <= keep < 1.
     walk_every : int
-        Every so many steps is a walk; 0 for none (allowed with ``steps=1`` only).
+        Every so many steps is a walk, 2 or more.
     walk_scale : float or None
         Length of the walk's steps in each coordinate, in posterior standard deviations; None takes
         2 / sqrt(d).
@@ -49,25 +48,24 @@ class SurrogateSteps(Proposal):
     walk_scale: float | None = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.steps, int) and self.steps >= 1 and self.steps % 2 == 1):
+        if not (isinstance(self.steps, int) and self.steps >= 3 and self.steps % 2 == 1):
             raise InputError(
-                f"SurrogateSteps: steps={self.steps!r} must be an odd whole number: two kinds of trial take turns, "
-                "and only a sequence that reads the same backwards is reversible."
+                f"SurrogateSteps: steps={self.steps!r} must be 3, 5, 7, ...: two kinds of trial take "
+                "turns, and only a sequence that reads the same backwards is reversible."
             )
         if not (isinstance(self.keep, int | float) and 0.0 <= self.keep < 1.0):
             raise InputError(f"SurrogateSteps: keep={self.keep!r} must satisfy 0 <= keep < 1.")
-        least = 0 if self.steps == 1 else 2
-        if not (isinstance(self.walk_every, int) and self.walk_every >= least):
+        if not (isinstance(self.walk_every, int) and self.walk_every >= 2):
             raise InputError(
-                f"SurrogateSteps: walk_every={self.walk_every!r} must be a whole number, {least} or more: only "
-                "walks cross the border of the ball that several surrogate steps stay in."
+                f"SurrogateSteps: walk_every={self.walk_every!r} must be a whole number, 2 or more: only walks "
+                "cross the border of the ball that surrogate steps stay in."
             )
         if self.walk_scale is not None:
             positive("SurrogateSteps", "walk_scale", self.walk_scale)
 
     def plan(self, whitening: Whitening, n: int) -> Plan:
         """Return the proposal in z, where the surrogate is gradient . z + |z|^2 / 2 + ... and m = -gradient."""
-        scale = 2.0 / whitening.centre.size**0.5 if self.walk_scale is None else float(self.walk_scale)
+        scale = walk_scale(whitening.centre.size) if self.walk_scale is None else float(self.walk_scale)
         move = AffineProposal(
             0.0,
             -whitening.gradient,

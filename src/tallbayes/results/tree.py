@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.kernels.base import Prepared
 from tallbayes.models import Regression
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
+    from tallbayes.plan.choose import Chosen
     from tallbayes.run.chain import Chain
 
 
-def build_tree(
-    model: Regression, prepared: Prepared, runs: list["Chain"], attributes: dict[str, Any]
-) -> "DataTree":
+def build_tree(model: Regression, chosen: "Chosen", runs: list["Chain"], attributes: dict[str, Any]) -> "DataTree":
     """Return draws, statistics and attributes of all chains, cut to the length that every chain reached.
 
     Parameters
     ----------
     model : Regression
         The model.
-    prepared : Prepared
-        The kernel that ran.
+    chosen : Chosen
+        The kernel that ran, and what was expected of it.
     runs : list of Chain
         The chains.
     attributes : dict
@@ -41,6 +39,7 @@ def build_tree(
     """
     import xarray as xr
 
+    prepared, expected = chosen.prepared, chosen.rehearsal
     kept = min(run.kept for run in runs)
     chain_draw = ("chain", "draw")
     coordinates = {"chain": np.arange(len(runs)), "draw": np.arange(kept)}
@@ -62,6 +61,15 @@ def build_tree(
         },
         coords={"coefficient": names, "other": names},
     )
+    plan = {
+        **prepared.plan,
+        "predicted_acceptance": expected.acceptance,
+        "predicted_rows_per_draw": expected.rows_per_draw,
+        "predicted_full_passes_per_million": expected.full_per_million,
+        "acceptance": float(statistics["accepted"].mean()),
+        "rows_per_draw": float(statistics["rows_touched"].mean()),
+        "full_passes_per_million": 1e6 * float(statistics["full_pass"].mean()),
+    }
     about = {
         **attributes,
         "bound_violations": int(sum(run.state.violations for run in runs)),
@@ -69,7 +77,7 @@ def build_tree(
         "rows": model.n,
         "family": repr(model.family),
         "prior": repr(model.prior),
-        "plan": json.dumps({key: _plain(value) for key, value in prepared.plan.items()}),
+        "plan": json.dumps({key: _plain(value) for key, value in plan.items()}),
         "versions": json.dumps(_versions()),
     }
     return xr.DataTree.from_dict(

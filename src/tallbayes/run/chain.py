@@ -107,9 +107,7 @@ class Chain:
     def status(self) -> Status:
         """Return what is worth showing now."""
         steps = max(self.done, 1)
-        return Status(
-            self.done, self.total, self.warmup, self._accepted / steps, self._rows / steps, self._full
-        )
+        return Status(self.done, self.total, self.warmup, self._accepted / steps, self._rows / steps, self._full)
 
 
 def _scratch(steps: int, d: int) -> Draws:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import ExactnessError, InputError
-from tallbayes.kernels import Kernel, ScalableMH
+from tallbayes.kernels import Kernel
 from tallbayes.models import Regression
+from tallbayes.plan.choose import choose
 from tallbayes.results.tree import build_tree
 from tallbayes.run.chain import Chain
 from tallbayes.run.progress import Progress, choose_progress
@@ -70,9 +71,7 @@ def sample(
     if not isinstance(model, Regression):
         raise InputError(f"sample: model={model!r} was given; expected a tb.Regression.")
     if kernel is not None and not isinstance(kernel, Kernel):
-        raise InputError(
-            f"sample: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None."
-        )
+        raise InputError(f"sample: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
     counts = {"draws": draws, "chains": chains, "warmup": warmup, "threads": threads, "chunk": chunk}
     for name, value in counts.items():
         _check_count(name, value, least=0 if name == "warmup" else 1)
@@ -81,7 +80,8 @@ def sample(
     with display:
         started = time.perf_counter()
         display.setting_up(model)
-        prepared = (kernel or ScalableMH()).prepare(model, threads=threads)
+        chosen = choose(model, kernel, draws * chains, threads=threads)
+        prepared = chosen.prepared
         steps = prepared.warmup if warmup is None else warmup
         runs = [Chain(prepared, child, steps, draws, chunk) for child in seeds.spawn(chains)]
         setup_seconds = time.perf_counter() - started
@@ -94,7 +94,7 @@ def sample(
         "interrupted": int(interrupted),
         "seed": str(seeds.entropy),
     }
-    return build_tree(model, prepared, runs, attributes)
+    return build_tree(model, chosen, runs, attributes)
 
 
 def _run(runs: list[Chain], display: Progress, threads: int) -> bool:

@@ -91,9 +91,7 @@ def sum_potential(rows: Rows, curve: Any, theta: Vector, first: int, last: int) 
 
 
 @compiled
-def sum_potential_difference(
-    rows: Rows, curve: Any, theta: Vector, other: Vector, first: int, last: int
-) -> float:
+def sum_potential_difference(rows: Rows, curve: Any, theta: Vector, other: Vector, first: int, last: int) -> float:
     """Sum the potential at other minus that at theta, row by row, over rows first .. last - 1."""
     X, y, weight, offset = rows
     total = 0.0

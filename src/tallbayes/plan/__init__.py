@@ -1,0 +1,1 @@
+"""Plans: which kernel, and what it will cost, before the first draw."""

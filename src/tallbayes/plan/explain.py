@@ -1,0 +1,141 @@
+"""`explain`: what `sample` would do with a model, before it does it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallbayes.errors import InputError
+from tallbayes.kernels import Kernel
+from tallbayes.models import Regression
+from tallbayes.plan import costs
+from tallbayes.plan.choose import Chosen, choose
+from tallbayes.plan.forecast import FULL, Forecast
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What will happen, in numbers; print it for a table.
+
+    The figures for the chosen kernel come from a rehearsal: a short run of the kernel itself. Times are those of
+    an ordinary core, for comparison between kernels, not promises about this machine.
+    """
+
+    model: str
+    kernel: str
+    proposal: str
+    order: int | None
+    radius: float | None
+    passes: int
+    """Passes over all rows before the first draw."""
+    rows_per_draw: float
+    acceptance: float
+    full_passes_per_million: float
+    draws_per_second: float
+    """Predicted, on one core."""
+    memory_megabytes: float
+    """Of tables beside the data."""
+    alternatives: tuple[str, ...]
+    """Kernels that were considered and not taken, and why."""
+
+    def __str__(self) -> str:
+        """Return the table."""
+        lines = [
+            ("model", self.model),
+            ("kernel", self.kernel),
+            ("proposal", self.proposal),
+            ("order of the surrogate", "none" if self.order is None else str(self.order)),
+            ("radius of the ball", "none" if self.radius is None else f"{self.radius:.2f} sd"),
+            ("passes over the rows", f"{self.passes} before the first draw"),
+            ("rows touched per draw", f"{self.rows_per_draw:.3g}"),
+            ("acceptance", f"{self.acceptance:.3f}"),
+            ("full passes per million draws", f"{self.full_passes_per_million:.2g}"),
+            ("draws per second on one core", f"{self.draws_per_second:,.0f}"),
+            ("memory beside the data", f"{self.memory_megabytes:,.1f} MB"),
+            *(("not taken" if i == 0 else "", text) for i, text in enumerate(self.alternatives)),
+        ]
+        width = max(len(title) for title, _ in lines)
+        return "\n".join(f"{title:<{width}}  {text}" for title, text in lines)
+
+
+def explain(
+    model: Regression,
+    kernel: Kernel | None = None,
+    *,
+    draws: int = 1000,
+    chains: int = 4,
+    threads: int | None = None,
+) -> Explanation:
+    """Say what `tallbayes.sample` would do with the same arguments.
+
+    Takes the passes over the rows that `sample` takes before its first draw, and makes a few hundred steps.
+
+    Parameters
+    ----------
+    model : Regression
+        The model.
+    kernel : Kernel or None
+        What to fix; None lets everything be chosen.
+    draws : int
+        Draws to keep from each chain.
+    chains : int
+        Number of chains.
+    threads : int or None
+        Threads for passes over the rows; None takes every core.
+
+    Returns
+    -------
+    Explanation
+        Order, radius, passes, expected rows per draw, acceptance, full passes, memory, speed, alternatives.
+    """
+    if not isinstance(model, Regression):
+        raise InputError(f"explain: model={model!r} was given; expected a tb.Regression.")
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise InputError(f"explain: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
+    return describe(model, choose(model, kernel, draws * chains, threads=threads), draws * chains)
+
+
+def describe(model: Regression, chosen: Chosen, draws: int) -> Explanation:
+    """Return the explanation of a choice."""
+    prepared, expected = chosen.prepared, chosen.rehearsal
+    plan, bound = prepared.plan, prepared.target.bound
+    order = plan.get("order")
+    thinning = order is not None
+    tables = sum(array.nbytes for array in prepared.target.sampler) if thinning else 0
+    passes = prepared.mode.passes + (1 if thinning else 0) + (1 if order == 3 else 0)
+    return Explanation(
+        model=repr(model),
+        kernel=plan["kernel"] + (f", {'local' if bound.local else 'global'} bounds" if thinning else ""),
+        proposal=plan["proposal"],
+        order=order,
+        radius=bound.radius if thinning and np.isfinite(bound.radius) else None,
+        passes=passes,
+        rows_per_draw=expected.rows_per_draw,
+        acceptance=expected.acceptance,
+        full_passes_per_million=expected.full_per_million,
+        draws_per_second=1e9 / _nanoseconds(model, chosen),
+        memory_megabytes=tables / 1e6,
+        alternatives=tuple(_reason(chosen.forecasts[0], other, draws) for other in chosen.forecasts[1:]),
+    )
+
+
+def _nanoseconds(model: Regression, chosen: Chosen) -> float:
+    """Return the cost of a draw, from what the rehearsal did."""
+    n, d = model.n, model.d
+    order = chosen.prepared.plan.get("order")
+    if order is None:
+        return n * costs.full_row(d)
+    passes = chosen.rehearsal.full_per_million * 1e-6
+    rows = max(chosen.rehearsal.rows_per_draw - passes * n, 0.0)
+    trials = chosen.prepared.proposal.inner
+    inner = (trials - 1) * (costs.step(d, order) + costs.cubic(d)) if trials > 1 else 0.0
+    return costs.step(d, order) + inner + rows * costs.random_row(n, d) + passes * 2 * n * costs.full_row(d)
+
+
+def _reason(best: Forecast, other: Forecast, draws: int) -> str:
+    name = "plain Metropolis-Hastings" if other.order == FULL else f"order {other.order}"
+    times = other.total(draws) / max(best.total(draws), 1.0)
+    return (
+        f"{name}: about {times:.2g} times the time for {draws:,} draws, set-up included "
+        f"({other.rows:.3g} rows per draw, acceptance {other.acceptance:.2f}, "
+        f"set-up {other.setup / 1e9:.2g} s, {other.per_draw / 1e3:.3g} us per effective draw)"
+    )

@@ -1,0 +1,99 @@
+"""Was the Gaussian (Laplace) approximation enough? A verdict from the exact draws themselves."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tallbayes.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from xarray import DataTree
+
+TAILS = (0.025, 0.975)
+ENOUGH = {"mean": 0.1, "sd": 0.05, "tail": 0.15}
+"""Largest departures that count as small: a tenth of a standard deviation in the mean, five per cent in the
+standard deviation, 0.15 standard deviations in an end of the 95 % interval."""
+
+
+def laplace_check(tree: "DataTree") -> "pd.DataFrame":
+    """Compare the exact posterior with the Gaussian approximation at the mode, coefficient by coefficient.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        A result of `tallbayes.sample`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        For each coefficient: how far its mean is from the mode (in Gaussian standard deviations), the ratio of
+        the standard deviations, how far the two ends of the 95 % interval are from the Gaussian ones (in standard
+        deviations), the Monte Carlo error of the mean in the same unit, and ``enough``: whether all of these are
+        small (0.1, 5 %, 0.15), so that the approximation would have done.
+    """
+    import pandas as pd
+    from scipy.special import ndtri
+
+    try:
+        beta, laplace = tree["posterior"]["beta"], tree["laplace"]
+    except KeyError:
+        raise InputError("laplace_check: the tree has no laplace group; give a result of tb.sample.") from None
+    names = [str(name) for name in np.asarray(beta["coefficient"])]
+    draws = np.asarray(beta).reshape(-1, len(names))
+    centre = np.asarray(laplace["mode"])
+    sd = np.sqrt(np.diag(np.asarray(laplace["covariance"])))
+    low, high = ((np.quantile(draws, p, axis=0) - centre) / sd - ndtri(p) for p in TAILS)
+    table = pd.DataFrame(
+        {
+            "mean_shift": (draws.mean(axis=0) - centre) / sd,
+            "sd_ratio": draws.std(axis=0, ddof=1) / sd,
+            "shift_2.5%": low,
+            "shift_97.5%": high,
+            "mcse": _mcse(tree) / sd,
+        },
+        index=names,
+    )
+    table["enough"] = (
+        (table["mean_shift"].abs() < ENOUGH["mean"])
+        & ((table["sd_ratio"] - 1.0).abs() < ENOUGH["sd"])
+        & (table["shift_2.5%"].abs() < ENOUGH["tail"])
+        & (table["shift_97.5%"].abs() < ENOUGH["tail"])
+    )
+    return table
+
+
+def verdict(tree: "DataTree") -> str:
+    """Say in a sentence or two whether the Gaussian approximation would have been enough.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        A result of `tallbayes.sample`.
+
+    Returns
+    -------
+    str
+        The verdict, with the worst coefficient and its numbers.
+    """
+    table = laplace_check(tree)
+    departures = table[["mean_shift", "shift_2.5%", "shift_97.5%"]].abs().max(axis=1)
+    worst = str(departures.idxmax())
+    row = table.loc[worst]
+    numbers = (
+        f"{worst!r}: mean off by {row['mean_shift']:+.2f} sd, sd ratio {row['sd_ratio']:.3f}, "
+        f"95 % interval off by {row['shift_2.5%']:+.2f} and {row['shift_97.5%']:+.2f} sd"
+    )
+    failing = int((~table["enough"]).sum())
+    if failing == 0:
+        return f"The Gaussian approximation was enough for every coefficient; furthest off was {numbers}."
+    return (
+        f"The Gaussian approximation was not enough for {failing} of {len(table)} coefficients; furthest off was "
+        f"{numbers}."
+    )
+
+
+def _mcse(tree: "DataTree") -> "np.ndarray":
+    import arviz_stats  # noqa: F401  registers the .azstats accessor
+
+    return np.asarray(tree["posterior"]["beta"].azstats.mcse(method="mean"))
