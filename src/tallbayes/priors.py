@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
@@ -124,12 +125,17 @@ class WeaklyInformative(Prior):
 
 
 def _column_moments(X: NDArray[Any]) -> tuple[Vector, Vector]:
-    """Return means and standard deviations of the columns, a block of rows at a time."""
+    """Return means and standard deviations of the columns, the same for every memory order."""
     n, d = X.shape
-    total, square, block = np.zeros(d), np.zeros(d), 65536
-    for first in range(0, n, block):
-        total += X[first : first + block].sum(axis=0, dtype=np.float64)
+    total, square = np.zeros(d), np.zeros(d)
+    for block in _blocks(X):
+        total += block.sum(axis=0)
     mean = total / n
-    for first in range(0, n, block):
-        square += np.sum((X[first : first + block] - mean) ** 2, axis=0)
+    for block in _blocks(X):
+        square += np.sum((block - mean) ** 2, axis=0)
     return mean, np.sqrt(square / n)
+
+
+def _blocks(X: NDArray[Any], size: int = 65536) -> Iterator[NDArray[np.float64]]:
+    for first in range(0, X.shape[0], size):
+        yield np.ascontiguousarray(X[first : first + size], dtype=np.float64)

@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tallbayes.kernels import Kernel, MetropolisHastings, ScalableMH
+from tallbayes.kernels import Kernel, ScalableMH
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.state import Draws
 from tallbayes.models import Regression
-from tallbayes.plan.forecast import FULL, Forecast, forecast
-from tallbayes.proposals import CrankNicolson
+from tallbayes.plan.forecast import Forecast, forecast
 from tallbayes.surrogate.basis import find_basis
 from tallbayes.surrogate.bounds import Local
 
@@ -65,20 +64,21 @@ def choose(model: Regression, kernel: Kernel | None, draws: int, *, threads: int
     basis = find_basis(model, threads=threads)
     forecasts: list[Forecast] = []
     if kernel is None or (isinstance(kernel, ScalableMH) and kernel.order is None):
-        orders = (3, 2, FULL) if kernel is None else (3, 2)
-        forecasts = sorted(forecast(model, basis, orders), key=lambda f: f.total(draws))
-        best = forecasts[0].order
-        if best == FULL:
-            kernel = MetropolisHastings(CrankNicolson(rho=0.0, walk_every=4))
-        else:
-            kernel = replace(kernel or ScalableMH(), order=best)
+        forecasts = forecast(model, basis, thinning_only=kernel is not None)
+        forecasts.sort(key=lambda f: f.total(draws))
+        best = forecasts[0].kernel
+        kernel = best if kernel is None else replace(kernel, order=best.order)  # type: ignore[attr-defined]
     prepared = kernel.prepare(model, threads=threads, basis=basis)
     rehearsal = rehearse(model, prepared)
     for _ in range(3):
         radius = prepared.target.bound.radius
         local = isinstance(kernel, ScalableMH) and (kernel.bound is None or kernel.bound == Local())
         wasted = rehearsal.full_per_million * 1e-6 * model.n
-        if not local or wasted <= TOO_MANY_PASSES * max(rehearsal.rows_per_draw - wasted, 0.1):
+        if (
+            not local
+            or prepared.target.bound.truncation == 0.0
+            or wasted <= TOO_MANY_PASSES * max(rehearsal.rows_per_draw - wasted, 0.1)
+        ):
             break
         # The posterior reaches further than a Gaussian: take a larger ball.
         kernel = replace(kernel, bound=Local(1.25 * radius))  # type: ignore[type-var]

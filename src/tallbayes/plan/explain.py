@@ -9,7 +9,7 @@ from tallbayes.kernels import Kernel
 from tallbayes.models import Regression
 from tallbayes.plan import costs
 from tallbayes.plan.choose import Chosen, choose
-from tallbayes.plan.forecast import FULL, Forecast
+from tallbayes.plan.forecast import Forecast
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,9 @@ def _nanoseconds(model: Regression, chosen: Chosen) -> float:
 
 
 def _reason(best: Forecast, other: Forecast, draws: int) -> str:
-    name = "plain Metropolis-Hastings" if other.order == FULL else f"order {other.order}"
     times = other.total(draws) / max(best.total(draws), 1.0)
     return (
-        f"{name}: about {times:.2g} times the time for {draws:,} draws, set-up included "
+        f"{other.name}: about {times:.2g} times the time for {draws:,} draws, set-up included "
         f"({other.rows:.3g} rows per draw, acceptance {other.acceptance:.2f}, "
         f"set-up {other.setup / 1e9:.2g} s, {other.per_draw / 1e3:.3g} us per effective draw)"
     )

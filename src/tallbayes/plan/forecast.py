@@ -1,4 +1,4 @@
-"""A forecast for each order, from a sample of rows and of pairs of states: no pass over all rows."""
+"""A forecast for each kernel, from a sample of rows and of pairs of states: no pass over all rows."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
+from tallbayes.kernels import Kernel, MetropolisHastings, ScalableMH
 from tallbayes.kernels.target import row_intensity
 from tallbayes.models import Regression
 from tallbayes.plan import costs
+from tallbayes.proposals import CrankNicolson
 from tallbayes.sources.rows import Rows
 from tallbayes.sources.whitened import fill_local_bounds
 from tallbayes.surrogate.basis import Basis
@@ -18,15 +20,13 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 ROWS, PAIRS, FEW_PAIRS = 2048, 256, 12
-FULL = 0
-"""The "order" of plain Metropolis-Hastings."""
 
 
 class Forecast(NamedTuple):
-    """What a kernel is expected to do with a model, with independent proposals."""
+    """What a kernel is expected to do with a model."""
 
-    order: int
-    """FULL stands for plain Metropolis-Hastings."""
+    name: str
+    kernel: Kernel
     rows: float
     """Rows looked at in a step."""
     acceptance: float
@@ -40,8 +40,8 @@ class Forecast(NamedTuple):
         return self.setup + draws * self.per_draw
 
 
-def forecast(model: Regression, basis: Basis, orders: tuple[int, ...]) -> list[Forecast]:
-    """Return a forecast for each order.
+def forecast(model: Regression, basis: Basis, *, thinning_only: bool) -> list[Forecast]:
+    """Return a forecast for each kernel that the planner knows, made for independent proposals.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ def forecast(model: Regression, basis: Basis, orders: tuple[int, ...]) -> list[F
         The model.
     basis : Basis
         Its mode and coordinates.
-    orders : tuple of int
-        Orders to look at, 1 to 3; FULL stands for plain Metropolis-Hastings.
+    thinning_only : bool
+        Whether to leave out kernels that make a pass over all rows in every step.
 
     Returns
     -------
     list of Forecast
-        In the order of `orders`.
+        One for each kernel.
     """
     n, d = model.n, model.d
     part = model.source if n <= ROWS else model.source.subsample(ROWS)
@@ -65,32 +65,50 @@ def forecast(model: Regression, basis: Basis, orders: tuple[int, ...]) -> list[F
     whitening, curve = basis.whitening, model.family.curve
     radius = default_radius(n, d)
     found = []
-    for order in orders:
-        k = 2 if order == FULL else order  # what plain Metropolis-Hastings rejects is the remainder of order 2
+    for order in (3, 2):
         few = here[:FEW_PAIRS], there[:FEW_PAIRS]
-        rises, falls = _intensities(part.rows, curve, whitening.centre, whitening.matrix, k, *few)
-        if order == FULL:
-            acceptance = float(np.mean(np.minimum(1.0, np.exp(share * (falls - rises)))))
-            found.append(_forecast(order, float(n), acceptance, 0.0, n * costs.full_row(d)))
-            continue
+        rises, falls = _intensities(part.rows, curve, whitening.centre, whitening.matrix, order, *few)
         psi = np.empty(part.n)
-        critical = model.family.critical_points(k + 1)
+        critical = model.family.critical_points(order + 1)
         inverse = whitening.inverse_root
-        fill_local_bounds(part.rows, curve, whitening.centre, inverse, k + 1, radius, critical, 0, part.n, psi)
-        bound = Bound(True, k, share * float(np.sum(psi)), radius, float(n))
-        rates = _rates(bound, whitening.matrix, here, there)
+        fill_local_bounds(part.rows, curve, whitening.centre, inverse, order + 1, radius, critical, 0, part.n, psi)
+        rates = _rates(
+            Bound(True, order, share * float(np.sum(psi)), radius, float(n)), whitening.matrix, here, there
+        )
         full = rates >= n
         rows = float(np.mean(np.where(full, n, rates)))
-        looking = np.where(full, 2.0 * n * costs.full_row(d), np.minimum(rates, n) * costs.random_row(n, d))
-        acceptance = float(np.mean(np.exp(-share * rises)))
-        cost = costs.step(d, order) + float(np.mean(looking))
-        found.append(_forecast(order, rows, acceptance, costs.expansion(n, d, order), cost))
+        pass_cost = 2.0 * n * costs.full_row(d)
+        looking = float(np.mean(np.where(full, pass_cost, np.minimum(rates, n) * costs.random_row(n, d))))
+        product = float(np.mean(np.exp(-share * rises)))
+        ratio = float(np.mean(np.minimum(1.0, np.exp(share * (falls - rises)))))
+        step, setup = costs.step(d, order), costs.expansion(n, d, order)
+        # An independence sampler that accepts a share a of its proposals has about a / (2 - a) effective draws.
+        found.append(
+            Forecast(
+                f"order {order}",
+                ScalableMH(order=order),
+                rows,
+                product,
+                setup,
+                (step + looking) / _efficiency(product),
+            )
+        )
+        if thinning_only:
+            continue
+        if order == 3:
+            name, kernel = "order 3, accepted on all rows", ScalableMH(order=3, truncation=0.0)
+            per_draw = (7.0 * step + pass_cost) / _efficiency(ratio)
+            found.append(Forecast(name, kernel, float(n), ratio, setup, per_draw))
+        else:
+            # Proposals from a Gaussian stick in the tails of a posterior that is far from one: count that twice.
+            name, plain = "plain Metropolis-Hastings", MetropolisHastings(CrankNicolson(0.0, walk_every=4))
+            per_draw = n * costs.full_row(d) / (_efficiency(ratio) * ratio**2)
+            found.append(Forecast(name, plain, float(n), ratio, 0.0, per_draw))
     return found
 
 
-def _forecast(order: int, rows: float, acceptance: float, setup: float, cost: float) -> Forecast:
-    efficiency = max(acceptance / (2.0 - acceptance), 1e-3)  # of an independence sampler
-    return Forecast(order, rows, acceptance, setup, cost / efficiency)
+def _efficiency(acceptance: float) -> float:
+    return max(acceptance / (2.0 - acceptance), 1e-3)
 
 
 @compiled
