@@ -48,9 +48,7 @@ def main() -> None:
     )
     tb.sample(model, kernel, draws=10, chains=1, progress=False)  # compile
     # The two are measured in turn, so that a machine that slows down slows both.
-    pairs = [
-        (normals_seconds(), effective_draws_per_second(model, kernel, seed)) for seed in range(1, REPEATS + 1)
-    ]
+    pairs = [(normals_seconds(), effective_draws_per_second(model, kernel, seed)) for seed in range(1, REPEATS + 1)]
     normals = float(np.median([pair[0] for pair in pairs]))
     rate = float(np.median([pair[1] for pair in pairs]))
     needed = REFERENCE_DRAWS * REFERENCE_NORMALS / normals

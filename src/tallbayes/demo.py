@@ -1,9 +1,9 @@
 """The demo: a logistic regression with very many rows, from data to picture, on data it makes itself."""
 
-import json
+import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,11 @@ from tallbayes.errors import MissingPackageError
 from tallbayes.families import Bernoulli
 from tallbayes.kernels import MetropolisHastings
 from tallbayes.models import Regression
+from tallbayes.plan.explain import explain
 from tallbayes.results.plots import posterior_against_laplace
 from tallbayes.results.summary import summary
 from tallbayes.results.table import facts_table, summary_table
+from tallbayes.results.verdict import verdict
 from tallbayes.run.sampler import sample
 
 if TYPE_CHECKING:
@@ -113,18 +115,21 @@ def run_demo(console: "Console", *, rows: int, draws: int, seed: int, out: Path)
     data = make_payments(rows, seed)
     model = Regression(data.X, data.y, Bernoulli(), names=data.names)
     console.print(f"\n[bold]Model[/bold]  which of {rows:,} card payments are fraud?")
-    console.print(facts_table(_about(model, data)))
+    console.print(facts_table(_about(model, data).items()))
+
+    console.print("\n[bold]Plan[/bold]  what sample() will do")
+    lines = str(explain(model, draws=draws, chains=CHAINS)).splitlines()
+    console.print(facts_table([re.split(r"\s{2,}", line, maxsplit=1) for line in lines]))
 
     console.print("\n[bold]Sampling[/bold]")
     tree = sample(model, draws=draws, chains=CHAINS, seed=seed, progress=True)
-    console.print("\n[bold]Plan[/bold]  what was chosen")
-    console.print(facts_table(json.loads(tree.attrs["plan"])))
 
     console.print("\n[bold]Posterior[/bold]")
     console.print(summary_table(summary(tree)))
+    console.print(verdict(tree), markup=False)
 
     console.print("\n[bold]Cost[/bold]")
-    console.print(facts_table(_cost(model, tree, seed)))
+    console.print(facts_table(_cost(model, tree, seed).items()))
     _picture(console, tree, out)
     return tree
 
@@ -141,11 +146,11 @@ def _compile(console: "Console") -> None:
     console.print(f"Kernels ready ({time.perf_counter() - started:.1f} s).")
 
 
-def _about(model: Regression, data: Payments) -> dict[str, Any]:
+def _about(model: Regression, data: Payments) -> dict[str, str]:
     return {
         "columns": ", ".join(model.names),
         "fraud": f"{int(data.y.sum()):,} rows",
-        "rare_merchant": f"{int(data.X[:, -1].sum())} rows, {int(data.y @ data.X[:, -1])} of them fraud",
+        "rare merchant": f"{int(data.X[:, -1].sum())} rows, {int(data.y @ data.X[:, -1])} of them fraud",
         "prior": repr(model.prior),
     }
 

@@ -1,7 +1,7 @@
 """Tables for the terminal."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,12 +34,12 @@ def summary_table(frame: "pd.DataFrame") -> "Table":
     return table
 
 
-def facts_table(facts: Mapping[str, Any]) -> "Table":
+def facts_table(facts: Iterable[Sequence[str]]) -> "Table":
     """Return names and values in two columns.
 
     Parameters
     ----------
-    facts : mapping
+    facts : iterable of (str, str)
         What to show, in order.
 
     Returns
@@ -48,12 +48,13 @@ def facts_table(facts: Mapping[str, Any]) -> "Table":
         One line for each fact.
     """
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, style="dim")
     table.add_column()
-    for name, value in facts.items():
-        table.add_row(name.replace("_", " "), f"{value:,.6g}" if isinstance(value, float) else str(value))
+    for name, value in facts:
+        table.add_row(name, Text(value))
     return table
 
 
