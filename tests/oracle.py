@@ -108,10 +108,7 @@ class Problem:
 
     def prior(self, theta):
         """Minus the log prior density, up to a constant."""
-        return (
-            np.sum(self.prior_precision * (np.atleast_2d(theta).astype(Real) - self.prior_mean) ** 2, axis=1)
-            / 2
-        )
+        return np.sum(self.prior_precision * (np.atleast_2d(theta).astype(Real) - self.prior_mean) ** 2, axis=1) / 2
 
     def potential(self, theta):
         """Minus the log posterior density, up to a constant."""
@@ -215,11 +212,18 @@ class Rule(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """theta' ~ Normal(A theta + b, root root')."""
+    """theta' ~ Normal(A theta + b, root root'); in a mixture, some steps are something else."""
 
     A: float
     b: np.ndarray
     root: np.ndarray
+    walk_every: int = 0
+    """Every so many steps, the first among them, is a walk theta' ~ Normal(theta, walk_scale^2 H^-1)."""
+    walk_scale: float = 0.0
+    trials: int = 1
+    """More than one: trials on the surrogate alone, independent ones and others in turn, are the proposal."""
+    keep: float = 0.0
+    """What every second trial keeps of the distance from the Newton point."""
 
     def log_density(self, theta, other):
         """log q(theta, theta') of each pair, up to a constant."""
@@ -249,6 +253,20 @@ def crank_nicolson(problem, rho, antithetic=False):
     A = -math.sqrt(rho) if antithetic else math.sqrt(rho)
     newton = problem.centre - np.linalg.solve(problem.hessian, problem.gradient)
     return Gaussian(A, (1 - A) * newton, math.sqrt(1 - rho) * problem.unwhiten)
+
+
+def surrogate_steps(problem, trials, keep, walk_every):
+    """Trials on the surrogate, mixed with walks of the default length."""
+    plain = crank_nicolson(problem, 0.0)
+    return plain._replace(
+        trials=trials, keep=keep, walk_every=walk_every, walk_scale=2 / math.sqrt(problem.centre.size)
+    )
+
+
+def crank_nicolson_and_walks(problem, rho, antithetic, walk_every):
+    """pCN mixed with walks of the default length."""
+    plain = crank_nicolson(problem, rho, antithetic)
+    return plain._replace(walk_every=walk_every, walk_scale=2 / math.sqrt(problem.centre.size))
 
 
 class Acceptance(NamedTuple):
@@ -300,6 +318,51 @@ class Chain(NamedTuple):
     full_pass: np.ndarray
 
 
+class _Noise:
+    """Standard normal vectors, drawn a block at a time."""
+
+    def __init__(self, rng, d):
+        self.rng, self.d, self.left = rng, d, []
+
+    def next(self):
+        if not self.left:
+            self.left = list(self.rng.standard_normal((BLOCK, self.d)))
+        return self.left.pop(0)
+
+
+def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
+    """Return where trials on the surrogate lead, within the ball and where it is not too deep."""
+    newton, root = proposal.b, problem.root  # A = 0
+    at_centre = problem.prior(problem.centre)[0] - np.sum(((problem.centre - newton) @ root) ** 2) / 2
+
+    def excess(point):
+        """The surrogate less G, zero at the centre."""
+        gaussian = np.sum(((point - newton) @ root) ** 2) / 2
+        return float(problem.surrogate(point, rule.order)[0] - gaussian - at_centre)
+
+    def allowed(point, value):
+        far = float(np.sum(np.abs(point - problem.centre)))
+        if rule.radius is not None:
+            far = float(np.linalg.norm((point - problem.centre) @ root))
+            if far > rule.radius:
+                return False
+        return value >= -deepest * far * far - 1e-11
+
+    value = excess(theta)
+    inside = allowed(theta, value)
+    for trial in range(proposal.trials):
+        xi = proposal.root @ noise.next()
+        candidate = newton + xi
+        if trial % 2 == 1:
+            candidate = newton + proposal.keep * (theta - newton) + math.sqrt(1 - proposal.keep**2) * xi
+        height = excess(candidate)
+        if inside and allowed(candidate, height):
+            rise = height - value
+            if rise < 1e-11 or rng.standard_exponential() > rise:
+                theta, value = candidate, height
+    return theta
+
+
 def replay(problem, rule, proposal, table, z, rng, steps):
     """Run the chain step by step in theta, with random numbers in the order of the compiled kernel.
 
@@ -312,21 +375,30 @@ def replay(problem, rule, proposal, table, z, rng, steps):
     psi = np.zeros(n) if plain else rule.constants(problem)
     total = float(np.sum(psi))
     theta = problem.theta(z)[0]
-    noise, used = [], 0
+    noise = _Noise(rng, d)
     for step in range(steps):
-        if used == len(noise):
-            noise, used = rng.standard_normal((BLOCK, d)), 0
-        other = proposal.A * theta + proposal.b + proposal.root @ noise[used]
-        used += 1
+        walks = proposal.walk_every > 0 and step % proposal.walk_every == 0
+        ratio, accept, looked, full = 0.0, True, 0, False
+        if walks:
+            other = theta + proposal.walk_scale * problem.unwhiten @ noise.next()
+        elif proposal.trials > 1 and not plain:
+            other = _surrogate_trials(problem, rule, proposal, theta, noise, rng)
+            accept = other is not theta
+            # Reversible for the surrogate, so that is what the proposal's ratio is.
+            ratio = float((problem.surrogate(other, rule.order) - problem.surrogate(theta, rule.order))[0])
+        else:
+            other = proposal.A * theta + proposal.b + proposal.root @ noise.next()
+            back, forth = (
+                proposal.log_density(*p)[0] for p in ((other[None], theta[None]), (theta[None], other[None]))
+            )
+            ratio = float(back - forth)
         pair = theta[None], other[None]
-        ratio = float((proposal.log_density(pair[1], pair[0]) - proposal.log_density(*pair))[0])
         factor = math.inf if plain else float(rule.factor(problem, *pair)[0])
-        looked, full = 0, not factor * total < rule.truncation
-        if full:
-            looked = n
+        if accept and not factor * total < rule.truncation:
+            full, looked = True, n
             change = float((problem.potential(pair[1]) - problem.potential(pair[0]))[0]) - ratio
             accept = rng.standard_exponential() > change
-        else:
+        elif accept:
             order = rule.order
             change = float((problem.surrogate(pair[1], order) - problem.surrogate(pair[0], order))[0]) - ratio
             # A factor that is identically one takes no random number.

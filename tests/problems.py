@@ -1,19 +1,18 @@
 """Small models, each with its oracle, and every kernel, bound and proposal to try on them."""
 
 import math
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 import oracle
 import tallbayes as tb
 from tallbayes.kernels.state import Draws
+from tallbayes.surrogate.basis import Basis
+from tallbayes.surrogate.expansion import whiten
+from tallbayes.surrogate.mode import Mode, find_mode
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +114,22 @@ PROPOSALS = {
     "antithetic": (tb.proposals.CrankNicolson(0.4, antithetic=True), oracle.crank_nicolson, (0.4, True)),
 }
 
+MIXTURES = {
+    name: (move, oracle.crank_nicolson_and_walks, (move.rho, move.antithetic, move.walk_every))
+    for name, move in {
+        "walks-between": tb.proposals.CrankNicolson(0.3, walk_every=3),
+        "antithetic-walks": tb.proposals.CrankNicolson(0.04, antithetic=True, walk_every=4),
+        "independent-walks": tb.proposals.CrankNicolson(0.0, walk_every=2),
+    }.items()
+} | {
+    name: (move, oracle.surrogate_steps, (move.steps, move.keep, move.walk_every))
+    for name, move in {
+        "surrogate": tb.proposals.SurrogateSteps(3, 0.8, walk_every=4),
+        "more-surrogate": tb.proposals.SurrogateSteps(7, 0.5, walk_every=2),
+    }.items()
+}
+"""Proposals whose steps differ, in a fixed order."""
+
 
 def kernel(rule: str, proposal: Any, truncation: float = math.inf, radius: float | None = None) -> Any:
     """Return the package's kernel for the name of a rule."""
@@ -127,43 +142,25 @@ def kernel(rule: str, proposal: Any, truncation: float = math.inf, radius: float
     return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=truncation)
 
 
-@contextmanager
-def modes_moved(by: float) -> Iterator[None]:
-    """Let every kernel expand `by` posterior standard deviations beside the mode, in each coordinate."""
-    patches = []
-    for name, module in list(sys.modules.items()):
-        if name.startswith("tallbayes.kernels") and hasattr(module, "find_mode"):
-            patches.append(mock.patch.object(module, "find_mode", _beside(module.find_mode, by)))
-    assert patches, "no kernel looks for a mode by the name find_mode"
-    for patch in patches:
-        patch.start()
-    try:
-        yield
-    finally:
-        for patch in patches:
-            patch.stop()
+def beside_the_mode(model: tb.Regression, by: float) -> Basis:
+    """Return a basis for kernels `by` posterior standard deviations from the mode, in each coordinate."""
+    mode = find_mode(model, threads=1)
+    sign = np.where(np.arange(model.d) % 2 == 0, 1.0, -1.0)
+    theta = mode.theta + np.linalg.solve(np.linalg.cholesky(mode.hessian).T, by * sign)
+    return basis_at(model, mode, theta)
 
 
-def _beside(find_mode: Any, by: float) -> Any:
-    def moved(model: tb.Regression, **options: Any) -> Any:
-        mode = find_mode(model, **options)
-        sign = np.where(np.arange(model.d) % 2 == 0, 1.0, -1.0)
-        root = np.linalg.cholesky(mode.hessian)
-        return at(model, mode, mode.theta + np.linalg.solve(root.T, by * sign))
-
-    return moved
-
-
-def at(model: tb.Regression, mode: Any, theta: np.ndarray) -> Any:
-    """Return a Mode that pretends to be at theta, with the derivatives there."""
+def basis_at(model: tb.Regression, mode: Mode, theta: np.ndarray) -> Basis:
+    """Return a basis that pretends the mode is at theta."""
     value, gradient, hessian = model.source.derivatives(model.family.curve, theta, threads=1)
     prior = model.gaussian_prior
-    return mode._replace(
+    moved = mode._replace(
         theta=theta,
         potential=value + prior.potential(theta),
         gradient=gradient + prior.gradient(theta),
         hessian=hessian + np.diag(prior.precision),
     )
+    return Basis(moved, whiten(model, moved, threads=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,9 +176,10 @@ class Bench:
 @cache
 def bench(case: str, rule: str, proposal: str, truncation: float = math.inf, radius: float | None = None) -> Bench:
     """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
-    move, density, arguments = PROPOSALS[proposal]
-    with modes_moved(0.4):
-        prepared = kernel(rule, move, truncation, radius).prepare((CASES | HEAVY_ENDS)[case].model, threads=1)
+    move, density, arguments = (PROPOSALS | MIXTURES)[proposal]
+    model = (CASES | HEAVY_ENDS)[case].model
+    basis = beside_the_mode(model, 0.4)
+    prepared = kernel(rule, move, truncation, radius).prepare(model, threads=1, basis=basis)
     problem = _problem(case, prepared.whitening.centre.tobytes())
     order, default = RULES[rule]
     local = None if default is None else (radius or default)

@@ -37,9 +37,7 @@ def pairs(problem, radius, seed):
 def of_package(prepared, rule, z, other):
     """log alpha of every pair, from the package."""
     if rule.order is None:
-        state = [
-            [prepared.initial_state(prepared.target, p, stream(0)).value for p in side] for side in (z, other)
-        ]
+        state = [[prepared.initial_state(prepared.target, p, stream(0)).value for p in side] for side in (z, other)]
         return np.minimum(0.0, np.subtract(*state))
     return np.array([log_acceptance(prepared.target, *pair) for pair in zip(z, other, strict=True)])
 
@@ -117,9 +115,7 @@ def test_stationary_law_on_a_grid_is_the_target(rule, proposal):
     theta = b.problem.theta(grid)
     first, second = (index.ravel() for index in np.meshgrid(range(41), range(41), indexing="ij"))
     rate = b.rule.rate(b.problem, theta[first], theta[second])
-    prepared = _with_target(
-        b.prepared, truncated(b.prepared, float(np.median(rate[np.isfinite(rate)])) * 1.0001)
-    )
+    prepared = _with_target(b.prepared, truncated(b.prepared, float(np.median(rate[np.isfinite(rate)])) * 1.0001))
     accept = np.exp(of_package(prepared, b.rule, grid[first], grid[second])).reshape(41, 41)
     propose = np.exp(b.proposal.log_density(theta[first], theta[second])).reshape(41, 41)
     # On a grid the proposal's density needs one common constant, so that no row of the matrix exceeds one.

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 import tallbayes as tb
-from problems import CASES, modes_moved, run, stream
+from problems import CASES, beside_the_mode, run, stream
 from tallbayes.families.curve import jet, potential
 from tallbayes.kernels.target import row_intensity, step_rate
 from tallbayes.surrogate.bounds import shift
@@ -142,8 +142,9 @@ BOUNDS = {"global": tb.bounds.Global(), "local": tb.bounds.Local(2.5), "wide": t
     ("case", "order", "bound"), list(itertools.product(["logistic-normal", "student-flat"], ORDERS, BOUNDS))
 )
 def test_no_row_exceeds_its_bound(case, order, bound):
-    with modes_moved(0.4):
-        target = kernel_of(order, BOUNDS[bound]).prepare(CASES[case].model, threads=1).target
+    model = CASES[case].model
+    basis = beside_the_mode(model, 0.4)
+    target = kernel_of(order, BOUNDS[bound]).prepare(model, threads=1, basis=basis).target
     rng = np.random.default_rng(order)
     d = target.centre.size
     reach = {"global": 6.0, "local": 2.4, "wide": 6.0}[bound]

@@ -1,0 +1,191 @@
+"""The parts that randomness is made of: alias table, uniform index, clock, seeds."""
+
+import dataclasses
+import math
+
+import numba
+import numpy as np
+import pytest
+from scipy import stats
+
+import tallbayes as tb
+from problems import CASES, bench, run, stream
+from tallbayes.surrogate.alias import draw_row, row_sampler, uniform_index
+
+ALPHA = 1e-7  # false positives of every single test below; about forty of them
+
+
+@numba.njit
+def _draw_rows(keep, alias, rng, counts, draws):
+    for _ in range(draws):
+        counts[draw_row(keep, alias, rng)] += 1
+
+
+@numba.njit
+def _draw_indices(n, rng, counts, draws):
+    for _ in range(draws):
+        counts[uniform_index(n, rng)] += 1
+
+
+WEIGHTS = {
+    "spread": 10.0 ** -np.linspace(0.0, 12.0, 50),
+    "equal": np.ones(37),
+    "zeros": np.where(np.arange(41) % 3 == 0, 0.0, np.arange(41.0)),
+    "one row": np.array([2.0]),
+    "one of many": np.where(np.arange(20) == 19, 1e-3, 0.0),
+    "ends": np.where(np.isin(np.arange(30), [0, 29]), 100.0, 1.0),
+    "tiny": np.full(10, 1e-300),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_alias_table(name):
+    psi = WEIGHTS[name]
+    n = psi.size
+    sampler = row_sampler(psi)
+    drawn = np.zeros(n)
+    for i in range(n):
+        drawn[i] += sampler.keep[i] / n
+        drawn[sampler.alias[i]] += (1.0 - sampler.keep[i]) / n
+    assert np.all((sampler.keep >= 0.0) & (sampler.keep <= 1.0))
+    np.testing.assert_allclose(drawn, psi / psi.sum(), rtol=0, atol=1e-12)
+    counts = np.zeros(n, dtype=np.int64)
+    _draw_rows(sampler.keep, sampler.alias, stream(1), counts, 1_000_000)
+    assert np.all(counts[psi == 0.0] == 0)
+    # Rows expected less than ten times are one cell.
+    expected = 1e6 * psi / psi.sum()
+    rare = expected < 10.0
+    cells = np.append(expected[~rare], expected[rare].sum())
+    found = np.append(counts[~rare], counts[rare].sum())
+    assert found[-1] <= stats.poisson.isf(ALPHA, cells[-1]) if cells[-1] > 0 else found[-1] == 0
+    if cells.size > 2:
+        statistic = np.sum((found[:-1] - cells[:-1]) ** 2 / cells[:-1])
+        assert ALPHA < stats.chi2.sf(statistic, cells.size - 2) < 1 - ALPHA
+
+
+def test_alias_table_keeps_small_rows():
+    # A row whose share is 1e-10 is in the table with exactly that share, to a relative 1e-6.
+    psi = np.ones(1000)
+    psi[[0, -1]] = 1e-7
+    sampler = row_sampler(psi)
+    assert sampler.keep[[0, -1]] == pytest.approx(1e-7 * 1000 / psi.sum(), rel=1e-9)
+
+
+def test_all_weights_zero():
+    sampler = row_sampler(np.zeros(4))
+    assert np.all(sampler.keep == 1.0)
+
+
+@pytest.mark.parametrize("n", [1, 3, 37, 1000, 12_345])
+def test_uniform_index(n):
+    counts = np.zeros(n, dtype=np.int64)
+    draws = max(1_000_000, 100 * n)
+    _draw_indices(n, stream(2), counts, draws)
+    assert counts.sum() == draws
+    assert np.all(counts > 0)
+    if n > 1:
+        pvalue = stats.chisquare(counts).pvalue
+        assert ALPHA < pvalue < 1 - ALPHA
+
+
+@pytest.mark.parametrize("n", [1_500_000_000, 2**31 - 1])
+def test_uniform_index_of_many_rows(n):
+    # Lemire's rejection matters here: without it some sixteenths are drawn too often.
+    counts = np.zeros(16, dtype=np.int64)
+    rng = stream(3)
+    for _ in range(40_000):
+        counts[int(uniform_index(n, rng)) * 16 // n] += 1
+    assert stats.chisquare(counts).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0, 10.0, 1000.0])
+def test_clock_is_poisson(rate):
+    # Nothing rejects where the weights are zero: every event is counted, the intensities are 0.
+    b = bench("logistic-flat", "SMH1-global", "preconditioned")
+    target = b.prepared.target
+    z = np.array([1.0, -0.5])
+    silent = target._replace(
+        rows=target.rows._replace(weight=np.zeros(1)),
+        surrogate=target.surrogate._replace(
+            has_linear=False, isotropic=0.0, has_quadratic=False, has_cubic=False, is_zero=True
+        ),
+    )
+    from tallbayes.kernels.target import step_rate
+
+    other = np.array([-0.5, 1.25])
+    scale = rate / step_rate(silent, z, other)
+    silent = silent._replace(
+        bound=silent.bound._replace(total=silent.bound.total * scale),
+        sampler=silent.sampler._replace(psi=silent.sampler.psi * scale),
+    )
+    move = b.prepared.proposal._replace(keep=-1.0, drift=z + other, scale=0.0)
+    prepared = dataclasses.replace(b.prepared, target=silent, proposal=move)
+    rng = stream(4)
+    steps = 200_000 if rate < 100 else 3000
+    state, draws = run(prepared, prepared.initial_state(silent, z, rng), rng, steps)
+    assert np.all(draws.accepted)
+    assert state.violations == 0
+    counts = draws.rows_touched
+    # The total is Poisson too: this finds a rate that is off by a part in a few hundred.
+    total = stats.poisson(steps * rate)
+    assert min(total.cdf(counts.sum()), total.sf(counts.sum() - 1)) > ALPHA
+    # Counts of single steps, in cells of at least ten; the outer cells are the tails.
+    low, high = int(stats.poisson.ppf(20 / steps, rate)), int(stats.poisson.isf(20 / steps, rate))
+    found = np.bincount(np.clip(counts, low, high) - low, minlength=high - low + 1)
+    cdf = stats.poisson.cdf(np.arange(low, high), rate)
+    cells = steps * np.diff(np.concatenate([[0.0], cdf, [1.0]]))
+    statistic = np.sum((found - cells) ** 2 / cells)
+    assert ALPHA < stats.chi2.sf(statistic, cells.size - 1) < 1 - ALPHA
+    # Steps are independent of each other.
+    if np.std(counts) > 0:
+        correlation = np.corrcoef(counts[:-1], counts[1:])[0, 1]
+        assert abs(correlation) * math.sqrt(steps) < stats.norm.isf(ALPHA / 2)
+
+
+def chain_streams(seed, chains):
+    """The first normal of each chain's stream, as `sample` makes them."""
+    return [np.random.Generator(np.random.SFC64(child)) for child in np.random.SeedSequence(seed).spawn(chains)]
+
+
+def test_first_draws_over_many_seeds_are_unbiased():
+    first = np.array([[s.standard_normal() for s in chain_streams(seed, 2)] for seed in range(10_000)])
+    second = np.array([chain_streams(seed, 1)[0].random(2)[1] for seed in range(10_000)])
+    # Kolmogorov-Smirnov for both chains' first normals, and for second uniforms; correlations between chains
+    # and between seeds that follow each other.
+    for column in first.T:
+        assert stats.kstest(column, "norm").pvalue > ALPHA
+    assert stats.kstest(second, "uniform").pvalue > ALPHA
+    assert abs(np.corrcoef(first.T)[0, 1]) * 100 < stats.norm.isf(ALPHA / 2)
+    assert abs(np.corrcoef(first[:-1, 0], first[1:, 0])[0, 1]) * 100 < stats.norm.isf(ALPHA / 2)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    model = CASES["student-normal"].model
+    kernel = tb.kernels.ScalableMH(order=2, bound=tb.bounds.Local(), proposal=tb.proposals.CrankNicolson(0.0))
+    return {
+        seed: tb.sample(model, kernel, draws=50, chains=3, warmup=0, seed=seed, progress=False)["posterior"]["beta"]
+        for seed in (0, 1, 2)
+    }
+
+
+def test_seeds_and_chains_have_streams_of_their_own(runs):
+    draws = np.array([runs[seed].values[chain, :, 0] for seed in runs for chain in range(3)])
+    for a in range(9):
+        for other in range(a):
+            assert not np.any(np.isin(draws[a], draws[other]))
+
+
+def test_first_kept_draw_is_unbiased_over_seeds():
+    # One coefficient, the mode in the middle of a symmetric posterior: the first draw is above it half the time.
+    y = np.concatenate([np.arange(-10.0, 0.0), np.arange(1.0, 11.0)]) / 4
+    model = tb.Regression(np.ones((20, 1)), y, tb.families.StudentT(df=4.0), tb.priors.Normal(0.0, 2.0))
+    kernel = tb.kernels.ScalableMH(order=2, bound=tb.bounds.Local(), proposal=tb.proposals.CrankNicolson(0.0))
+    prepared = kernel.prepare(model, threads=1)
+    above = 0
+    seeds = 4000
+    for seed in range(seeds):
+        rng = chain_streams(seed, 1)[0]
+        state = prepared.initial_state(prepared.target, rng.standard_normal(1), rng)
+        above += int(run(prepared, state, rng, 1)[1].z[0, 0] > 0.0)
+    assert stats.binomtest(above, seeds, 0.5).pvalue > ALPHA

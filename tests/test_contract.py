@@ -1,0 +1,90 @@
+"""What every kernel promises, with every proposal: the same test for all."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from problems import CASES, MIXTURES, PROPOSALS, RULES, empty_draws, kernel, run, stream
+
+MOVES = {name: entry[0] for name, entry in (PROPOSALS | MIXTURES).items()}
+STEPS, BATCHES = 40_000, 40
+
+
+def quadrature(case):
+    """Posterior mean and standard deviation of the one coefficient, on a fine grid."""
+    problem = CASES[case].problem(np.zeros(1))
+    grid = np.linspace(-3.0, 3.0, 6001)[:, None]
+    potential = np.float64(problem.potential(grid))
+    mass = np.exp(potential.min() - potential)
+    mass /= mass.sum()
+    assert mass[0] < 1e-12
+    assert mass[-1] < 1e-12
+    mean = float(mass @ grid[:, 0])
+    return mean, float(np.sqrt(mass @ (grid[:, 0] - mean) ** 2))
+
+
+@pytest.mark.parametrize(("rule", "proposal"), list(itertools.product(RULES, MOVES)))
+def test_every_kernel_with_every_proposal(rule, proposal):
+    # Where the surrogate is no posterior there are no steps on it worth making.
+    case = "student-normal"
+    model = CASES[case].model
+    prepared = kernel(rule, MOVES[proposal], truncation=float(model.n), radius=4.0).prepare(model, threads=1)
+    assert prepared.plan["kernel"] in {"MetropolisHastings", "FactorisedMH", "ScalableMH"}
+    rng = stream(21)
+    state = prepared.initial_state(prepared.target, np.zeros(1), rng)
+    state, draws = run(prepared, state, rng, STEPS)
+    assert state.violations == 0
+    assert draws.z.shape == (STEPS, 1)
+    assert np.all(np.isfinite(draws.z))
+    # A full pass looks at every row; a step that was accepted moves, one that was not stays.
+    assert np.all(draws.rows_touched[draws.full_pass] == model.n)
+    assert np.all(draws.rows_touched >= 0)
+    moved = np.any(np.diff(draws.z, axis=0) != 0.0, axis=1)
+    np.testing.assert_array_equal(moved, draws.accepted[1:])
+    if rule == "MH":
+        assert np.all(draws.full_pass)
+    # Same stream, same draws.
+    rng = stream(21)
+    again = empty_draws(2000, 1)
+    state = prepared.initial_state(prepared.target, np.zeros(1), rng)
+    prepared.run_chunk(prepared.target, prepared.proposal, state, rng, again, 2**62)
+    np.testing.assert_array_equal(again.z, draws.z[:2000])
+    np.testing.assert_array_equal(again.rows_touched, draws.rows_touched[:2000])
+    # Mean and standard deviation by batch means. False positives: 1e-7 for each of two numbers.
+    theta = prepared.whitening.centre[0] + prepared.target.whitening[0, 0] * draws.z[:, 0]
+    mean, sd = quadrature(case)
+    for values, wanted in ((theta, mean), ((theta - mean) ** 2, sd**2)):
+        batches = values.reshape(BATCHES, -1).mean(axis=1)
+        score = (np.mean(batches) - wanted) / np.std(batches, ddof=1) * math.sqrt(BATCHES)
+        assert abs(score) < stats.t.isf(0.5e-7, BATCHES - 1)
+        # The run is long enough to mean something.
+        assert np.std(batches, ddof=1) / math.sqrt(BATCHES) < 0.1 * sd
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "MH"])
+def test_steps_without_an_event_touch_no_row(rule):
+    model = CASES["logistic-flat"].model
+    prepared = kernel(rule, MOVES["preconditioned"]).prepare(model, threads=1)
+    step = prepared.proposal._replace(scale=1e-9)
+    rng = stream(22)
+    state = prepared.initial_state(prepared.target, np.full(2, 1e-9), rng)
+    draws = empty_draws(200, 2)
+    prepared.run_chunk(prepared.target, step, state, rng, draws, 2**62)
+    assert np.sum(draws.rows_touched) == 0
+    assert not np.any(draws.full_pass)
+    assert np.mean(draws.accepted) > 0.9
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "MH"])
+def test_without_room_for_thinning_every_step_is_a_full_pass(rule):
+    model = CASES["logistic-flat"].model
+    prepared = kernel(rule, MOVES["preconditioned"], truncation=0.0).prepare(model, threads=1)
+    rng = stream(23)
+    state = prepared.initial_state(prepared.target, np.zeros(2), rng)
+    _, draws = run(prepared, state, rng, 500)
+    assert np.all(draws.full_pass)
+    assert np.all(draws.rows_touched == model.n)
+    assert 0.2 < np.mean(draws.accepted) < 1.0

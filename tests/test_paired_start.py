@@ -1,0 +1,182 @@
+"""Start at the truth, run a few steps: under an exact kernel no expectation moves.
+
+theta_0 is drawn from the prior and y from the model given theta_0, so theta_0 is a draw from the posterior given
+y, and so is every later state of the chain. The mean of f(theta_L) - f(theta_0) over many replicates is tested
+against zero for f = theta, theta^2, U and R = log(surrogate / posterior).
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import oracle
+import tallbayes as tb
+from problems import basis_at, run, stream
+from tallbayes.surrogate.mode import Mode
+
+STEPS = 6
+LIMIT = 5.3  # abs(z); false positives 1.2e-7 for each of about fifty numbers
+
+N, D = 12, 2
+PRIOR = tb.priors.Normal([0.3, -0.2], [1.0, 0.8])
+CENTRE = np.array([0.5, -0.1])
+"""Where every replicate expands: exactness holds for any centre."""
+
+KERNELS = {
+    "MH": tb.kernels.MetropolisHastings(proposal=tb.proposals.PreconditionedWalk(1.2)),
+    "FMH": tb.kernels.FactorisedMH(
+        proposal=tb.proposals.PreconditionedWalk(0.7), bound=tb.bounds.Global(), truncation=8.0
+    ),
+    "SMH1": tb.kernels.ScalableMH(
+        order=1, proposal=tb.proposals.RandomWalk(2.0), bound=tb.bounds.Local(2.5), truncation=math.inf
+    ),
+    "SMH2": tb.kernels.ScalableMH(
+        order=2, proposal=tb.proposals.CrankNicolson(0.0), bound=tb.bounds.Local(3.0), truncation=math.inf
+    ),
+    "SMH2-global": tb.kernels.ScalableMH(
+        order=2, proposal=tb.proposals.CrankNicolson(0.3, antithetic=True), bound=tb.bounds.Global(), truncation=6.0
+    ),
+    "SMH3": tb.kernels.ScalableMH(
+        order=3, proposal=tb.proposals.PreconditionedWalk(1.0), bound=tb.bounds.Local(3.0), truncation=10.0
+    ),
+    "surrogate": tb.kernels.ScalableMH(
+        order=3, proposal=tb.proposals.SurrogateSteps(3, 0.8, walk_every=4), bound=tb.bounds.Local(2.5)
+    ),
+}
+ORDER = {"MH": 2, "FMH": 2, "SMH1": 1, "SMH2": 2, "SMH2-global": 2, "SMH3": 3, "surrogate": 3}
+
+
+def prior_draw(rng):
+    return np.asarray(PRIOR.mean) + np.asarray(PRIOR.scale) * rng.standard_normal(D)
+
+
+def z_scores(rows, X, responses, order, before, after):
+    """z of the mean change of theta, theta^2, U and R."""
+    at_centre = [np.asarray(part, dtype=float) for part in rows.derivatives(responses, X @ CENTRE)]
+
+    def observe(theta):
+        step = (theta - CENTRE) @ X.T
+        value = np.asarray(rows.derivatives(responses, theta @ X.T)[0], dtype=float)
+        taylor = sum(at_centre[m] * step**m / math.factorial(m) for m in range(1, order + 1))
+        prior = np.sum(((theta - PRIOR.mean) / PRIOR.scale) ** 2, axis=1) / 2
+        return np.column_stack([theta, theta**2, value.sum(axis=1) + prior, (value - taylor).sum(axis=1)])
+
+    changes = observe(after) - observe(before)
+    return np.mean(changes, axis=0) / np.std(changes, axis=0) * math.sqrt(len(changes))
+
+
+def logistic(name, replicates, seed):
+    """z-scores for logistic regression.
+
+    The model is prepared once: for this family only the gradient depends on the responses, so each replicate
+    puts its responses and its gradient in place.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, D))
+    X[0] = [2.5, 1.0]
+    y = (np.arange(N) % 2).astype(float)
+    model = tb.Regression(X, y, tb.families.Bernoulli(), PRIOR)
+    basis = basis_at(model, Mode(CENTRE, 0.0, np.zeros(D), np.eye(D), 0), CENTRE)
+    prepared = KERNELS[name].prepare(model, threads=1, basis=basis)
+    target, move = prepared.target, prepared.proposal
+    inverse = basis.whitening.inverse_root
+    slope = 1.0 / (1.0 + np.exp(-X @ CENTRE))
+    fixed = np.asarray(PRIOR.scale) ** -2.0 * (CENTRE - np.asarray(PRIOR.mean))
+    expands = name in {"SMH1", "SMH3"}
+    moves = name in {"SMH2", "SMH2-global", "surrogate"}
+    draws = stream(seed)
+    before, after, responses = (np.empty((replicates, size)) for size in (D, D, N))
+    for r in range(replicates):
+        theta = prior_draw(rng)
+        target.rows.y[:] = rng.random(N) < 1.0 / (1.0 + np.exp(-X @ theta))
+        gradient = inverse @ ((slope - target.rows.y) @ X + fixed)
+        now, step = target, move
+        if expands:
+            now = target._replace(surrogate=target.surrogate._replace(linear=gradient, has_linear=True))
+        if moves:
+            # G, which is taken off both polynomials, has the gradient as its linear part.
+            step = move._replace(drift=-(1.0 - move.keep) * gradient)
+            rest = basis.whitening.prior_gradient - gradient
+            now = target._replace(prior=target.prior._replace(linear=rest, has_linear=True))
+        chain = dataclasses.replace(prepared, target=now, proposal=step)
+        state = chain.initial_state(now, basis.whitening.root.T @ (theta - CENTRE), draws)
+        state, out = run(chain, state, draws, STEPS)
+        assert state.violations == 0
+        before[r], after[r] = theta, CENTRE + target.whitening @ out.z[-1]
+        responses[r] = target.rows.y
+    return z_scores(oracle.Logistic(), X, responses, ORDER[name], before, after)
+
+
+def student(name, replicates, seed):
+    """z-scores for robust regression, where everything is prepared anew for each replicate."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, D)) / 2
+    family = tb.families.StudentT(df=3.0, scale=1.5)
+    draws = stream(seed)
+    before, after, responses = (np.empty((replicates, size)) for size in (D, D, N))
+    for r in range(replicates):
+        theta = prior_draw(rng)
+        y = X @ theta + 1.5 * rng.standard_t(3.0, N)
+        model = tb.Regression(X, y, family, PRIOR)
+        basis = basis_at(model, Mode(CENTRE, 0.0, np.zeros(D), np.eye(D), 0), CENTRE)
+        prepared = KERNELS[name].prepare(model, threads=1, basis=basis)
+        state = prepared.initial_state(prepared.target, basis.whitening.root.T @ (theta - CENTRE), draws)
+        state, out = run(prepared, state, draws, STEPS)
+        assert state.violations == 0
+        before[r], after[r] = theta, CENTRE + prepared.target.whitening @ out.z[-1]
+        responses[r] = y
+    return z_scores(oracle.Student(3.0, 1.5), X, responses, ORDER[name], before, after)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_expectation_moves(name):
+    scores = logistic(name, 20_000, seed=11)
+    assert np.all(np.abs(scores) < LIMIT), scores
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_expectation_moves_long(name):
+    scores = logistic(name, 500_000, seed=12)
+    assert np.all(np.abs(scores) < LIMIT), scores
+
+
+@pytest.mark.parametrize("name", ["SMH2", "surrogate"])
+def test_no_expectation_moves_student(name):
+    scores = student(name, 1500, seed=13)
+    assert np.all(np.abs(scores) < LIMIT), scores
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_expectation_moves_student_long(name):
+    scores = student(name, 40_000, seed=14)
+    assert np.all(np.abs(scores) < LIMIT), scores
+
+
+def test_the_test_has_power():
+    # A chain that samples the surrogate instead of the posterior moves R: independent draws from the Gaussian.
+    rng = np.random.default_rng(15)
+    X = rng.standard_normal((N, D))
+    changes = []
+    for _ in range(2000):
+        theta = prior_draw(rng)
+        y = (rng.random(N) < 1.0 / (1.0 + np.exp(-X @ theta))).astype(float)
+        problem = oracle.Problem(
+            X,
+            y,
+            oracle.Logistic(),
+            np.asarray(PRIOR.mean),
+            np.asarray(PRIOR.scale) ** -2.0,
+            np.ones(N),
+            np.zeros(N),
+            CENTRE,
+        )
+        gaussian = oracle.crank_nicolson(problem, 0.0)
+        other = gaussian.b + gaussian.root @ rng.standard_normal(D)
+        both = np.array([theta, other])
+        R = np.float64(problem.potential(both) - problem.surrogate(both, 2))
+        changes.append(R[1] - R[0])
+    assert abs(np.mean(changes)) / np.std(changes) * math.sqrt(20_000) > LIMIT
