@@ -8,28 +8,33 @@ import typer
 from tallbayes.errors import TallbayesError
 
 app = typer.Typer(
-    help="Exact Bayesian posteriors of models with very many rows.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
-@app.callback()
-def _commands(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from tallbayes import __version__
 
         typer.echo(f"tallbayes {__version__}")
         raise typer.Exit
 
 
+@app.callback()
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Exact Bayesian posteriors of models with very many rows."""
+
+
 @app.command()
 def demo(
     rows: Annotated[int, typer.Option(min=1000, help="Rows of the data it makes.")] = 1_000_000,
-    draws: Annotated[int, typer.Option(min=10, help="Draws to keep from each of four chains.")] = 20_000,
+    draws: Annotated[int, typer.Option(min=10, help="Draws to keep from each of four chains.")] = 25_000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the run.")] = 1,
     out: Annotated[Path, typer.Option(help="File for the picture.", dir_okay=False)] = Path("tallbayes-demo.png"),
 ) -> None:

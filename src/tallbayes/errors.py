@@ -1,5 +1,7 @@
 """What can go wrong, as exceptions that say what to do next."""
 
+__all__ = ["ExactnessError", "InputError", "MissingPackageError", "NoModeError", "TallbayesError"]
+
 
 class TallbayesError(Exception):
     """Base class of every error that tallbayes raises on purpose."""

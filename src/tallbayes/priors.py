@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 
+__all__ = ["Flat", "Normal", "Prior", "WeaklyInformative"]
+
 Vector = NDArray[np.float64]
 
 SMALLEST_SCALE = 1e-100
