@@ -212,6 +212,11 @@ class TestDataFrame:
         (lambda: tb.proposals.FirstOrderReversible(math.nan), "FirstOrderReversible: scale=nan"),
         (lambda: tb.proposals.CrankNicolson(rho=1.0), r"rho=1\.0 must satisfy 0 <= rho < 1"),
         (lambda: tb.proposals.CrankNicolson(rho=math.nan), "rho=nan must satisfy"),
+        (lambda: tb.proposals.CrankNicolson(walk_every=-1), "walk_every=-1 must be a whole number, 0 or more"),
+        (lambda: tb.proposals.SurrogateSteps(steps=4), "steps=4 must be 3, 5, 7"),
+        (lambda: tb.proposals.SurrogateSteps(keep=1.0), r"keep=1\.0 must satisfy 0 <= keep < 1"),
+        (lambda: tb.proposals.SurrogateSteps(walk_every=1), "walk_every=1 must be a whole number, 2 or more"),
+        (lambda: tb.proposals.SurrogateSteps(walk_scale=0.0), r"walk_scale=0\.0 must be a positive"),
         (lambda: tb.bounds.Local(radius=0.0), r"radius=0\.0 must be positive"),
         (lambda: tb.bounds.Local(radius=math.nan), "radius=nan must be positive"),
         (lambda: tb.kernels.ScalableMH(order=4), "order=4 must be 1, 2 or 3"),
@@ -269,12 +274,21 @@ def test_sample_wants_a_model(data):
         tb.sample(data[0])
 
 
+def test_arguments_of_explain(data):
+    with pytest.raises(InputError, match=r"expected a tb\.Regression"):
+        tb.explain(data[0])
+    with pytest.raises(InputError, match=r"explain: kernel='nuts' was given"):
+        tb.explain(tb.Regression(*data, BERNOULLI), "nuts")
+
+
 def test_arguments_of_summary(data):
     tree = draw(tb.Regression(*data, BERNOULLI))
     with pytest.raises(InputError, match="must lie strictly between 0 and 1"):
         tb.summary(tree, probs=(0.0, 0.5))
     with pytest.raises(InputError, match=r"the tree has no posterior\['beta'\]"):
         tb.summary(tree["sample_stats"])
+    with pytest.raises(InputError, match="the tree has no laplace group"):
+        tb.laplace_check(tree["sample_stats"])
 
 
 def test_family_without_a_global_bound(data, monkeypatch):

@@ -315,6 +315,28 @@ def test_summary_of_very_few_draws(model, chains, draws):
     assert np.all(np.isnan(table["sd"])) == (chains * draws == 1)
 
 
+def test_gaussian_approximation_is_judged_by_the_draws(model):
+    tree = draw(model, draws=4000)
+    table = tb.laplace_check(tree)
+    assert bool(table["enough"].all())
+    assert "was enough for every coefficient" in tb.verdict(tree)
+    shifted = tree.copy()
+    shifted["laplace"]["mode"] += [0.0, 1.0, 0.0]
+    assert list(tb.laplace_check(shifted)["enough"]) == [True, False, True]
+    assert "was not enough for 1 of 3 coefficients; furthest off was 'x1'" in tb.verdict(shifted)
+
+
+def test_picture_shows_the_most_skewed_coefficients(model):
+    from tallbayes.results.plots import posterior_against_laplace
+
+    tree = draw(model)
+    tree["posterior"]["beta"][..., 2] = np.exp(10.0 * tree["posterior"]["beta"][..., 2])
+    figure = posterior_against_laplace(tree, count=2)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert len(titles) == 2
+    assert titles[0].startswith("x2  (skewness ")
+
+
 # -- progress --
 
 
