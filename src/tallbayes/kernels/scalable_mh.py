@@ -12,9 +12,10 @@ from tallbayes.models import Regression
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
 from tallbayes.surrogate.alias import row_sampler
 from tallbayes.surrogate.basis import Basis, find_basis
-from tallbayes.surrogate.bounds import Bound, Global, Local
+from tallbayes.surrogate.bounds import Bound, Global, Local, default_radius
 from tallbayes.surrogate.expansion import Expansion, expand
-from tallbayes.surrogate.polynomial import evaluate_columns, polynomial, subtract
+from tallbayes.surrogate.polynomial import evaluate_columns, polynomial, steepest_fall, subtract
+from tallbayes.surrogate.sketch import draw_sketch, no_sketch
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,25 @@ class ScalableMH(Kernel):
         Where to go; None takes one that suits the order and the posterior's skewness.
     truncation : float or None
         R; ``math.inf`` never truncates, None takes the number of rows.
+    sketch : bool or None
+        Whether to keep a byte for each entry of the design, which settles most trials without looking at the row
+        itself; with local bounds only. None decides by the number of draws.
     """
 
     order: int | None = None
     bound: Global | Local | None = None
     proposal: Proposal | None = None
     truncation: float | None = None
+    sketch: bool | None = None
 
     def __post_init__(self) -> None:
         if self.order not in (None, 1, 2, 3):
             raise InputError(f"ScalableMH: order={self.order!r} must be 1, 2 or 3 (or None).")
         check_truncation("ScalableMH", self.truncation)
+        if self.sketch and isinstance(self.bound, Global):
+            raise InputError(
+                "ScalableMH: sketch=True needs local bounds; leave bound=None or use tb.bounds.Local()."
+            )
 
     def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, expand around it, bound the remainders, and build the alias table."""
@@ -62,6 +71,7 @@ class ScalableMH(Kernel):
             self.truncation,
             threads,
             basis,
+            sketch=bool(self.sketch),
         )
 
 
@@ -71,12 +81,16 @@ def check_truncation(owner: str, truncation: float | None) -> None:
         raise InputError(f"{owner}: truncation={truncation!r} must be a number >= 0, math.inf, or None.")
 
 
-SKEWED = 0.15
+SKEWED = 0.25
 """Spread of the cubic under the Gaussian, above which the surrogate is sampled with several steps."""
 
 
-def default_proposal(expansion: Expansion) -> Proposal:
-    """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails."""
+def default_proposal(expansion: Expansion, radius: float) -> Proposal:
+    """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails.
+
+    Along a direction where the cubic falls as -c r^3 the surrogate falls beyond r = 1 / (3 c). If that is inside
+    the ball, independent draws would stick there; several steps on the surrogate do not.
+    """
     order, cubic = expansion.order, expansion.surrogate.cubic
     if order == 1:
         return PreconditionedWalk(1.0)
@@ -87,7 +101,7 @@ def default_proposal(expansion: Expansion) -> Proposal:
     values = np.empty(512)
     z = np.random.default_rng(0).standard_normal((d, values.size))
     evaluate_columns(polynomial(np.zeros(d), cubic=cubic), z, values)
-    if np.std(values) > SKEWED:
+    if np.std(values) > SKEWED or 3.0 * steepest_fall(cubic, d) * radius > 1.0:
         return SurrogateSteps()
     return CrankNicolson(rho=0.0, walk_every=64)
 
@@ -101,13 +115,15 @@ def prepare_thinning(
     truncation: float | None,
     threads: int | None,
     basis: Basis | None,
+    *,
+    sketch: bool = False,
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
     mode, whitening = basis or find_basis(model, threads=threads)
     expansion = expand(model, whitening, order, threads=threads)
-    proposal = proposal or default_proposal(expansion)
-    move, reference = proposal.plan(whitening, model.n)
     psi, radius = bound.row_bounds(model, whitening, order, threads=threads)
+    proposal = proposal or default_proposal(expansion, min(radius, default_radius(model.n, model.d)))
+    move, reference = proposal.plan(whitening, model.n)
     limit = float(model.n) if truncation is None else float(truncation)
     target = Target(
         model.source.rows,
@@ -118,6 +134,7 @@ def prepare_thinning(
         subtract(expansion.prior, reference),
         Bound(bound.local, order, float(np.sum(psi)), radius, limit),
         row_sampler(psi),
+        draw_sketch(model, whitening, threads=threads) if sketch else no_sketch(),
     )
     plan = {
         "kernel": name,
@@ -126,6 +143,7 @@ def prepare_thinning(
         "radius": radius,
         "truncation": limit,
         "proposal": repr(proposal),
+        "sketch": sketch,
         "mode_passes": mode.passes,
     }
     return Prepared(mode, whitening, target, move, thinning.initial_state, thinning.run_chunk, 200, plan)

@@ -14,6 +14,7 @@ from tallbayes.surrogate.alias import RowSampler
 from tallbayes.surrogate.bounds import Bound, distance_from_centre, shift, state_factor
 from tallbayes.surrogate.polynomial import Polynomial, evaluate
 from tallbayes.surrogate.remainder import remainder, remainder_rounding
+from tallbayes.surrogate.sketch import Sketch, no_sketch
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -35,6 +36,7 @@ class Target(NamedTuple):
     prior: Polynomial
     bound: Bound
     sampler: RowSampler
+    sketch: Sketch = no_sketch()
 
 
 @compiled

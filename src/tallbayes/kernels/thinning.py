@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
 from tallbayes.kernels.state import BLOCK, IDLE, Draws, State, refill
-from tallbayes.kernels.target import Target, full_log_ratio, rounding_floor, row_intensity
+from tallbayes.kernels.target import Target, full_log_ratio
+from tallbayes.kernels.trials import BATCH, thin, thin_by_sketch
 from tallbayes.proposals.affine import AffineProposal, correlate, propose
-from tallbayes.surrogate.alias import draw_row
 from tallbayes.surrogate.bounds import distance_from_centre, distances_of_columns, shift, state_factor
 from tallbayes.surrogate.polynomial import evaluate, evaluate_columns, evaluate_parts
 
@@ -65,6 +65,7 @@ def run_chunk(
     curve, centre, whitening, bound = target.curve, target.centre, target.whitening, target.bound
     linear, isotropic, quadratic, cubic, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
     psi, row_keep, row_alias = target.sampler
+    codes, step = target.sketch
     keep, drift, scale, _, _, walk_every, walk_scale, inner, inner_keep, inner_floor = proposal
     out_z, out_accepted, out_rows, out_full = draws
     z, proposed, noise, values, distances = (
@@ -83,6 +84,9 @@ def run_chunk(
     inner_scale = np.sqrt(1.0 - inner_keep * inner_keep)
     middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
     move, other, scratch, candidate = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    single = np.zeros(codes.shape[1], dtype=np.float32)
+    other_single = np.zeros(codes.shape[1], dtype=np.float32)
+    batch, uniforms, chances = np.empty(BATCH, dtype=np.int64), np.empty(BATCH), np.empty(BATCH)
     done = 0
     work = 0
     while done < out_accepted.size and work < budget:
@@ -194,24 +198,71 @@ def run_chunk(
                         accept = rng.standard_exponential() > -log_ratio
                     if accept:
                         pending = rate
-                        exposure += rate
+                        if step.size == 0:
+                            exposure += rate
         if pending != IDLE and clock < pending:
             shift(whitening, z, move)
             shift(whitening, proposed, other)
             factor = state_factor(bound, whitening, z, distance, proposed, proposed_distance)
-            while accept and clock < pending and work < budget:
-                pending -= clock
-                clock = rng.standard_exponential()
-                i = draw_row(row_keep, row_alias, rng)
-                looked += 1
-                work += 1
-                limit = factor * psi[i]
-                intensity = row_intensity(curve, bound.order, X, y, weight, offset, centre, i, move, other)
-                if intensity > limit:
-                    far = max(distance, proposed_distance)
-                    if intensity > limit + rounding_floor(target, i, far, move, other, limit):
-                        violations += 1
-                accept = not rng.random() * limit < intensity
+            far = max(distance, proposed_distance)
+            if step.size == 0:
+                accept, clock, pending, rows, broken = thin(
+                    target,
+                    curve,
+                    bound.order,
+                    X,
+                    y,
+                    weight,
+                    offset,
+                    centre,
+                    psi,
+                    row_keep,
+                    row_alias,
+                    factor,
+                    far,
+                    move,
+                    other,
+                    clock,
+                    pending,
+                    budget - work,
+                    rng,
+                )
+                work += rows
+            else:
+                accept, clock, pending, rows, broken, events, expected = thin_by_sketch(
+                    target,
+                    curve,
+                    bound.order,
+                    X,
+                    y,
+                    weight,
+                    offset,
+                    centre,
+                    psi,
+                    row_keep,
+                    row_alias,
+                    codes,
+                    step,
+                    factor,
+                    far,
+                    z,
+                    proposed,
+                    move,
+                    other,
+                    single,
+                    other_single,
+                    batch,
+                    uniforms,
+                    chances,
+                    clock,
+                    pending,
+                    budget - work,
+                    rng,
+                )
+                work += events
+                exposure += expected
+            looked += rows
+            violations += broken
             if accept and clock < pending:
                 break  # out of budget within the step
         if pending != IDLE and accept:

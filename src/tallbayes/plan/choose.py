@@ -10,7 +10,7 @@ from tallbayes.kernels.state import Draws
 from tallbayes.models import Regression
 from tallbayes.plan.forecast import Forecast, forecast
 from tallbayes.surrogate.basis import find_basis
-from tallbayes.surrogate.bounds import Local
+from tallbayes.surrogate.bounds import Global, Local
 
 REHEARSAL_STEPS = 1500
 REHEARSAL_ROWS = 20_000
@@ -64,10 +64,10 @@ def choose(model: Regression, kernel: Kernel | None, draws: int, *, threads: int
     basis = find_basis(model, threads=threads)
     forecasts: list[Forecast] = []
     if kernel is None or (isinstance(kernel, ScalableMH) and kernel.order is None):
-        forecasts = forecast(model, basis, thinning_only=kernel is not None)
+        forecasts = forecast(model, basis, draws, thinning_only=kernel is not None)
         forecasts.sort(key=lambda f: f.total(draws))
         best = forecasts[0].kernel
-        kernel = best if kernel is None else replace(kernel, order=best.order)  # type: ignore[attr-defined]
+        kernel = best if kernel is None else _filled(kernel, best)
     prepared = kernel.prepare(model, threads=threads, basis=basis)
     rehearsal = rehearse(model, prepared)
     for _ in range(3):
@@ -85,6 +85,13 @@ def choose(model: Regression, kernel: Kernel | None, draws: int, *, threads: int
         prepared = kernel.prepare(model, threads=threads, basis=basis)
         rehearsal = rehearse(model, prepared)
     return Chosen(kernel, prepared, forecasts, rehearsal)
+
+
+def _filled(kernel: ScalableMH, best: Kernel) -> Kernel:
+    """Return the user's kernel with order and sketch as in the best, where they were left open."""
+    assert isinstance(best, ScalableMH)
+    sketch = best.sketch and not isinstance(kernel.bound, Global) if kernel.sketch is None else kernel.sketch
+    return replace(kernel, order=best.order, sketch=sketch)
 
 
 def rehearse(model: Regression, prepared: Prepared) -> Rehearsal:
@@ -105,7 +112,7 @@ def rehearse(model: Regression, prepared: Prepared) -> Rehearsal:
     steps = max(steps, 1)
     first = int(BURN_IN * steps)
     rows = out.rows_touched[first:steps]
-    # Few events say little about their mean; the rates of all steps say it exactly.
+    # Few events say little about their mean; the expected numbers of all steps say it exactly.
     few = rows.sum() < 1000
     spread = np.sqrt(np.mean(out.z[first:steps] ** 2))
     bound = prepared.target.bound

@@ -11,6 +11,16 @@ def random_row(n: int, d: int) -> float:
     return 120.0 + far + 3.0 * d
 
 
+def sketched_row(d: int) -> float:
+    """Return the cost of one trial that the sketch settles."""
+    return 60.0 + 0.5 * d
+
+
+def sketch(n: int, d: int) -> float:
+    """Return the cost of drawing the sketch."""
+    return n * (60.0 + 0.1 * d * d)
+
+
 def full_row(d: int) -> float:
     """Return the cost of one row of a plain Metropolis-Hastings step."""
     return 30.0 + 0.8 * d

@@ -6,6 +6,7 @@ import numpy as np
 
 from tallbayes.errors import InputError
 from tallbayes.kernels import Kernel
+from tallbayes.kernels.base import Prepared
 from tallbayes.models import Regression
 from tallbayes.plan import costs
 from tallbayes.plan.choose import Chosen, choose
@@ -100,11 +101,11 @@ def describe(model: Regression, chosen: Chosen, draws: int) -> Explanation:
     plan, bound = prepared.plan, prepared.target.bound
     order = plan.get("order")
     thinning = order is not None
-    tables = sum(array.nbytes for array in prepared.target.sampler) if thinning else 0
-    passes = prepared.mode.passes + (1 if thinning else 0) + (1 if order == 3 else 0)
+    tables = sum(array.nbytes for array in (*prepared.target.sampler, *prepared.target.sketch))
+    passes = prepared.mode.passes + int(thinning) + int(order == 3) + int(plan.get("sketch", False))
     return Explanation(
         model=repr(model),
-        kernel=plan["kernel"] + (f", {'local' if bound.local else 'global'} bounds" if thinning else ""),
+        kernel=", ".join([plan["kernel"], *_features(prepared)]),
         proposal=plan["proposal"],
         order=order,
         radius=bound.radius if thinning and np.isfinite(bound.radius) else None,
@@ -118,6 +119,15 @@ def describe(model: Regression, chosen: Chosen, draws: int) -> Explanation:
     )
 
 
+def _features(prepared: Prepared) -> list[str]:
+    if "order" not in prepared.plan:
+        return []
+    bound = prepared.target.bound
+    if bound.truncation == 0.0:
+        return ["accepted on all rows"]
+    return ["local bounds" if bound.local else "global bounds", *(["sketch"] if prepared.plan["sketch"] else [])]
+
+
 def _nanoseconds(model: Regression, chosen: Chosen) -> float:
     """Return the cost of a draw, from what the rehearsal did."""
     n, d = model.n, model.d
@@ -126,9 +136,11 @@ def _nanoseconds(model: Regression, chosen: Chosen) -> float:
         return n * costs.full_row(d)
     passes = chosen.rehearsal.full_per_million * 1e-6
     rows = max(chosen.rehearsal.rows_per_draw - passes * n, 0.0)
+    drawn = chosen.forecasts[0].rows if chosen.forecasts and chosen.prepared.target.sketch.step.size else 0.0
     trials = chosen.prepared.proposal.inner
     inner = (trials - 1) * (costs.step(d, order) + costs.cubic(d)) if trials > 1 else 0.0
-    return costs.step(d, order) + inner + rows * costs.random_row(n, d) + passes * 2 * n * costs.full_row(d)
+    looking = rows * costs.random_row(n, d) + drawn * costs.sketched_row(d) + passes * 2 * n * costs.full_row(d)
+    return costs.step(d, order) + inner + looking
 
 
 def _reason(best: Forecast, other: Forecast, draws: int) -> str:

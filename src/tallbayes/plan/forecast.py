@@ -28,7 +28,7 @@ class Forecast(NamedTuple):
     name: str
     kernel: Kernel
     rows: float
-    """Rows looked at in a step."""
+    """Rows drawn in a step; a sketch settles most of them without a look."""
     acceptance: float
     setup: float
     """Nanoseconds before the first step, beyond the mode."""
@@ -40,7 +40,7 @@ class Forecast(NamedTuple):
         return self.setup + draws * self.per_draw
 
 
-def forecast(model: Regression, basis: Basis, *, thinning_only: bool) -> list[Forecast]:
+def forecast(model: Regression, basis: Basis, draws: int, *, thinning_only: bool) -> list[Forecast]:
     """Return a forecast for each kernel that the planner knows, made for independent proposals.
 
     Parameters
@@ -49,6 +49,8 @@ def forecast(model: Regression, basis: Basis, *, thinning_only: bool) -> list[Fo
         The model.
     basis : Basis
         Its mode and coordinates.
+    draws : int
+        Draws wanted from all chains together, for choices that pay only in long runs.
     thinning_only : bool
         Whether to leave out kernels that make a pass over all rows in every step.
 
@@ -78,18 +80,22 @@ def forecast(model: Regression, basis: Basis, *, thinning_only: bool) -> list[Fo
         full = rates >= n
         rows = float(np.mean(np.where(full, n, rates)))
         pass_cost = 2.0 * n * costs.full_row(d)
-        looking = float(np.mean(np.where(full, pass_cost, np.minimum(rates, n) * costs.random_row(n, d))))
+        drawn = np.where(full, 0.0, rates)
+        plain = float(np.mean(np.where(full, pass_cost, drawn * costs.random_row(n, d))))
+        sketched = float(np.mean(np.where(full, pass_cost, drawn * costs.sketched_row(d))))
+        sketch = draws * (plain - sketched) > costs.sketch(n, d)
+        looking = sketched if sketch else plain
         product = float(np.mean(np.exp(-share * rises)))
         ratio = float(np.mean(np.minimum(1.0, np.exp(share * (falls - rises)))))
         step, setup = costs.step(d, order), costs.expansion(n, d, order)
         # An independence sampler that accepts a share a of its proposals has about a / (2 - a) effective draws.
         found.append(
             Forecast(
-                f"order {order}",
-                ScalableMH(order=order),
+                f"order {order}" + (", sketched" if sketch else ""),
+                ScalableMH(order=order, sketch=sketch),
                 rows,
                 product,
-                setup,
+                setup + (costs.sketch(n, d) if sketch else 0.0),
                 (step + looking) / _efficiency(product),
             )
         )
@@ -101,9 +107,9 @@ def forecast(model: Regression, basis: Basis, *, thinning_only: bool) -> list[Fo
             found.append(Forecast(name, kernel, float(n), ratio, setup, per_draw))
         else:
             # Proposals from a Gaussian stick in the tails of a posterior that is far from one: count that twice.
-            name, plain = "plain Metropolis-Hastings", MetropolisHastings(CrankNicolson(0.0, walk_every=4))
+            name, other = "plain Metropolis-Hastings", MetropolisHastings(CrankNicolson(0.0, walk_every=4))
             per_draw = n * costs.full_row(d) / (_efficiency(ratio) * ratio**2)
-            found.append(Forecast(name, plain, float(n), ratio, 0.0, per_draw))
+            found.append(Forecast(name, other, float(n), ratio, 0.0, per_draw))
     return found
 
 

@@ -132,6 +132,46 @@ def evaluate_parts(
     return total
 
 
+@compiled
+def _cubic_gradient(packed: Vector, u: Vector, gradient: Vector) -> float:
+    """Put the gradient of the packed cubic at u into gradient; return the cubic's value."""
+    d = u.size
+    gradient[:] = 0.0
+    total = 0.0
+    at = 0
+    for i in range(d):
+        for j in range(i + 1):
+            for k in range(j + 1):
+                c = packed[at + k]
+                gradient[i] += c * u[j] * u[k]
+                gradient[j] += c * u[i] * u[k]
+                gradient[k] += c * u[i] * u[j]
+                total += c * u[i] * u[j] * u[k]
+            at += j + 1
+    return total
+
+
+def steepest_fall(cubic: Vector, d: int) -> float:
+    """Return about the largest -cubic(u) over unit vectors u (never more): power iteration from likely starts."""
+    axes = np.eye(d)
+    diagonal = np.array([cubic[packed_size(j + 1) - 1] for j in range(d)])
+    order = np.argsort(-np.abs(diagonal))[:8]
+    random = np.random.default_rng(0).standard_normal((4, d))
+    starts = [-np.sign(diagonal[j] or 1.0) * axes[j] for j in order] + [u / np.linalg.norm(u) for u in random]
+    best, gradient = 0.0, np.empty(d)
+    for start in starts:
+        u = np.ascontiguousarray(start)
+        for _ in range(12):
+            value = _cubic_gradient(cubic, u, gradient)
+            best = max(best, abs(value))  # the cubic is odd: what rises along u falls along -u
+            step = np.sign(value or 1.0) * gradient + 0.5 * np.linalg.norm(gradient) * u
+            length = np.linalg.norm(step)
+            if length == 0.0:
+                break
+            u = step / length
+    return best
+
+
 def packed_size(d: int) -> int:
     """Return how many coefficients a cubic in d variables has."""
     return d * (d + 1) * (d + 2) // 6

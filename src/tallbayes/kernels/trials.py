@@ -1,0 +1,148 @@
+"""Thinning trials of one step: whether any row rejects it.
+
+Compiled functions here take arrays one by one, not in tuples: taking an array out of a tuple costs a reference
+count, and in these loops that would cost more than the work.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled
+from tallbayes.kernels.target import Target, rounding_floor, row_intensity
+from tallbayes.surrogate.alias import draw_row
+from tallbayes.surrogate.sketch import sketch_products, sketch_ratio
+
+Vector = NDArray[np.float64]
+Single = NDArray[np.float32]
+
+BATCH = 32
+"""Trials whose sketches are read together, so that waits for memory overlap."""
+
+
+@compiled
+def exceeds(
+    target: Target, i: int, intensity: float, limit: float, far: float, move: Vector, other: Vector
+) -> bool:
+    """Return whether an intensity breaks its bound by more than rounding can: the draws would not be exact."""
+    return intensity > limit + rounding_floor(target, i, far, move, other, limit)
+
+
+@compiled
+def thin(
+    target: Target,
+    curve: Any,
+    order: int,
+    X: NDArray[Any],
+    y: Vector,
+    weight: Vector,
+    offset: Vector,
+    centre: Vector,
+    psi: Vector,
+    keep: Vector,
+    alias: NDArray[np.int64],
+    factor: float,
+    far: float,
+    move: Vector,
+    other: Vector,
+    clock: float,
+    pending: float,
+    budget: int,
+    rng: np.random.Generator,
+) -> tuple[bool, float, float, int, int]:
+    """Go through the events of a step, (P) Algorithm 1, until one rejects, none is left, or the budget is spent.
+
+    Returns whether no row rejected, the clock, the rate still pending, the rows looked at, and broken bounds.
+    """
+    accept = True
+    looked = 0
+    violations = 0
+    while accept and clock < pending and looked < budget:
+        pending -= clock
+        clock = rng.standard_exponential()
+        i = draw_row(keep, alias, rng)
+        looked += 1
+        limit = factor * psi[i]
+        intensity = row_intensity(curve, order, X, y, weight, offset, centre, i, move, other)
+        if intensity > limit and exceeds(target, i, intensity, limit, far, move, other):
+            violations += 1
+        accept = not rng.random() * limit < intensity
+    return accept, clock, pending, looked, violations
+
+
+@compiled
+def thin_by_sketch(
+    target: Target,
+    curve: Any,
+    order: int,
+    X: NDArray[Any],
+    y: Vector,
+    weight: Vector,
+    offset: Vector,
+    centre: Vector,
+    psi: Vector,
+    keep: Vector,
+    alias: NDArray[np.int64],
+    codes: NDArray[np.int8],
+    step: Single,
+    factor: float,
+    far: float,
+    z: Vector,
+    proposed: Vector,
+    move: Vector,
+    other: Vector,
+    single: Single,
+    other_single: Single,
+    batch: NDArray[np.int64],
+    uniforms: Vector,
+    chances: Vector,
+    clock: float,
+    pending: float,
+    budget: int,
+    rng: np.random.Generator,
+) -> tuple[bool, float, float, int, int, int, float]:
+    """Do as `thin` does, but look only at rows that the sketch does not clear.
+
+    Events are drawn a batch at a time. A rejection drops the rest of its batch; the clock is then, as after any
+    event, a fresh exponential. Returns, beyond what `thin` returns, the events drawn and the expected rows.
+    """
+    d = z.size
+    size, other_size, change_size = 0.0, 0.0, 0.0
+    for j in range(d):
+        single[j] = z[j]
+        other_single[j] = proposed[j]
+        size += 0.5 * abs(z[j])
+        other_size += 0.5 * abs(proposed[j])
+        change_size += 0.5 * abs(proposed[j] - z[j])
+    accept = True
+    looked, events, violations = 0, 0, 0
+    exposure = 0.0
+    while accept and clock < pending and events < budget:
+        count = 0
+        while count < BATCH and clock < pending:
+            pending -= clock
+            clock = rng.standard_exponential()
+            batch[count] = draw_row(keep, alias, rng)
+            uniforms[count] = rng.random()
+            count += 1
+        events += count
+        for b in range(count):
+            i = batch[b]
+            here, there = sketch_products(codes, i, single, other_single)
+            ratio = sketch_ratio(step[i], here, there, size, other_size, change_size, order)
+            chances[b] = ratio / factor
+        for b in range(count):
+            exposure += min(1.0, chances[b])
+            if uniforms[b] >= chances[b]:
+                continue
+            i = batch[b]
+            looked += 1
+            limit = factor * psi[i]
+            intensity = row_intensity(curve, order, X, y, weight, offset, centre, i, move, other)
+            if intensity > limit and exceeds(target, i, intensity, limit, far, move, other):
+                violations += 1
+            if uniforms[b] * limit < intensity:
+                accept = False
+                break
+    return accept, clock, pending, looked, violations, events, exposure
