@@ -131,7 +131,9 @@ MIXTURES = {
 """Proposals whose steps differ, in a fixed order."""
 
 
-def kernel(rule: str, proposal: Any, truncation: float = math.inf, radius: float | None = None) -> Any:
+def kernel(
+    rule: str, proposal: Any, truncation: float = math.inf, radius: float | None = None, sketch: bool = False
+) -> Any:
     """Return the package's kernel for the name of a rule."""
     order, default = RULES[rule]
     if order is None:
@@ -139,7 +141,8 @@ def kernel(rule: str, proposal: Any, truncation: float = math.inf, radius: float
     bound = tb.bounds.Global() if default is None else tb.bounds.Local(radius or default)
     if order == 0:
         return tb.kernels.FactorisedMH(proposal=proposal, bound=bound, truncation=truncation)
-    return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=truncation)
+    options = {"sketch": True} if sketch else {}
+    return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=truncation, **options)
 
 
 def beside_the_mode(model: tb.Regression, by: float) -> Basis:
@@ -174,12 +177,19 @@ class Bench:
 
 
 @cache
-def bench(case: str, rule: str, proposal: str, truncation: float = math.inf, radius: float | None = None) -> Bench:
+def bench(
+    case: str,
+    rule: str,
+    proposal: str,
+    truncation: float = math.inf,
+    radius: float | None = None,
+    sketch: bool = False,
+) -> Bench:
     """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
     move, density, arguments = (PROPOSALS | MIXTURES)[proposal]
     model = (CASES | HEAVY_ENDS)[case].model
     basis = beside_the_mode(model, 0.4)
-    prepared = kernel(rule, move, truncation, radius).prepare(model, threads=1, basis=basis)
+    prepared = kernel(rule, move, truncation, radius, sketch).prepare(model, threads=1, basis=basis)
     problem = _problem(case, prepared.whitening.centre.tobytes())
     order, default = RULES[rule]
     local = None if default is None else (radius or default)
