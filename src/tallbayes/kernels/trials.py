@@ -104,8 +104,9 @@ def thin_by_sketch(
 ) -> tuple[bool, float, float, int, int, int, float]:
     """Do as `thin` does, but look only at rows that the sketch does not clear.
 
-    Events are drawn a batch at a time. A rejection drops the rest of its batch; the clock is then, as after any
-    event, a fresh exponential. Returns, beyond what `thin` returns, the events drawn and the expected rows.
+    Events are drawn a batch at a time. A rejection drops the rest of its batch; what the clock then has beyond the
+    last event, or beyond the step if no event was left, is a fresh exponential. Returns, beyond what `thin`
+    returns, the events drawn and the expected rows.
     """
     d = z.size
     size, other_size, change_size = 0.0, 0.0, 0.0
@@ -144,5 +145,7 @@ def thin_by_sketch(
                 violations += 1
             if uniforms[b] * limit < intensity:
                 accept = False
+                if count < BATCH:
+                    clock -= pending  # it was seen to outlast the step: only what is beyond is fresh
                 break
     return accept, clock, pending, looked, violations, events, exposure
