@@ -220,6 +220,10 @@ class TestDataFrame:
         (lambda: tb.bounds.Local(radius=0.0), r"radius=0\.0 must be positive"),
         (lambda: tb.bounds.Local(radius=math.nan), "radius=nan must be positive"),
         (lambda: tb.kernels.ScalableMH(order=4), "order=4 must be 1, 2 or 3"),
+        (
+            lambda: tb.kernels.ScalableMH(bound=tb.bounds.Global(), sketch=True),
+            "sketch=True needs local bounds",
+        ),
         (lambda: tb.kernels.ScalableMH(truncation=-1.0), r"ScalableMH: truncation=-1\.0"),
         (lambda: tb.kernels.FactorisedMH(truncation=math.nan), "FactorisedMH: truncation=nan"),
     ],
