@@ -363,10 +363,11 @@ def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
     return theta
 
 
-def replay(problem, rule, proposal, table, z, rng, steps):
+def replay(problem, rule, proposal, table, z, rng, steps, batch=1):
     """Run the chain step by step in theta, with random numbers in the order of the compiled kernel.
 
-    `table` is the alias table, (keep, alias); the chain begins at z.
+    `table` is the alias table, (keep, alias); the chain begins at z. Events are drawn `batch` at a time; those
+    after a rejection are dropped.
     """
     n, d = problem.X.shape
     out = Chain(np.empty((steps, d)), np.zeros(steps, bool), np.zeros(steps, int), np.zeros(steps, bool))
@@ -407,13 +408,18 @@ def replay(problem, rule, proposal, table, z, rng, steps):
             if accept and clock < left:
                 intensity = intensities(problem, order, *pair)[0]
                 while accept and clock < left:
-                    left -= clock
-                    clock = rng.standard_exponential()
-                    i = uniform_index(n, rng)
-                    if not rng.random() < table[0][i]:
-                        i = int(table[1][i])
-                    looked += 1
-                    accept = not rng.random() * factor * psi[i] < intensity[i]
+                    events = []
+                    while len(events) < batch and clock < left:
+                        left -= clock
+                        clock = rng.standard_exponential()
+                        i = uniform_index(n, rng)
+                        if not rng.random() < table[0][i]:
+                            i = int(table[1][i])
+                        events.append(rng.random() * factor * psi[i] < intensity[i])
+                    accept = not any(events)
+                    looked += events.index(True) + 1 if any(events) else len(events)
+                    if any(events) and len(events) < batch:
+                        clock -= left  # the clock was seen to outlast the step
             if accept:
                 clock -= left
         if accept:

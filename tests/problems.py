@@ -141,8 +141,7 @@ def kernel(
     bound = tb.bounds.Global() if default is None else tb.bounds.Local(radius or default)
     if order == 0:
         return tb.kernels.FactorisedMH(proposal=proposal, bound=bound, truncation=truncation)
-    options = {"sketch": True} if sketch else {}
-    return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=truncation, **options)
+    return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=truncation, sketch=sketch)
 
 
 def beside_the_mode(model: tb.Regression, by: float) -> Basis:

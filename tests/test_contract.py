@@ -26,12 +26,17 @@ def quadrature(case):
     return mean, float(np.sqrt(mass @ (grid[:, 0] - mean) ** 2))
 
 
-@pytest.mark.parametrize(("rule", "proposal"), list(itertools.product(RULES, MOVES)))
-def test_every_kernel_with_every_proposal(rule, proposal):
-    # Where the surrogate is no posterior there are no steps on it worth making.
+SKETCHED = [(rule, move, True) for rule in ("SMH1-local", "SMH2-local", "SMH3-local") for move in MOVES]
+
+
+@pytest.mark.parametrize(
+    ("rule", "proposal", "sketch"), [(*pair, False) for pair in itertools.product(RULES, MOVES)] + SKETCHED
+)
+def test_every_kernel_with_every_proposal(rule, proposal, sketch):
     case = "student-normal"
     model = CASES[case].model
-    prepared = kernel(rule, MOVES[proposal], truncation=float(model.n), radius=4.0).prepare(model, threads=1)
+    chosen = kernel(rule, MOVES[proposal], truncation=float(model.n), radius=4.0, sketch=sketch)
+    prepared = chosen.prepare(model, threads=1)
     assert prepared.plan["kernel"] in {"MetropolisHastings", "FactorisedMH", "ScalableMH"}
     rng = stream(21)
     state = prepared.initial_state(prepared.target, np.zeros(1), rng)

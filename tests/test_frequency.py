@@ -1,7 +1,7 @@
 """How often the compiled kernel accepts, from fixed pairs of states, against the enumerated probability.
 
 The proposal is forced: from z the kernel can only propose z', and from z' only z, so that one run holds trials
-in both directions with the state and the clock carried on as in real use. Points are multiples of 2^-20: their
+in both directions with the state and the clock carried on as in real use. Points are multiples of 2^-28: their
 arithmetic is exact, so the chain is always at one of the two.
 """
 
@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import oracle
-import tallbayes as tb
 from problems import bench, run, stream
 
 ALPHA = 1e-6  # false positives of each test function, whatever the number of pairs (Bonferroni)
@@ -32,7 +31,7 @@ class Setting(NamedTuple):
     truncation: float = math.inf
     """In units of the rate."""
     near: bool = False
-    """Whether the two states are 1e-6 apart, with weights so large that rows reject nevertheless."""
+    """Whether the two states are 1e-8 apart, with weights so large that rows reject nevertheless."""
     sketch: bool = False
 
 
@@ -54,17 +53,14 @@ SETTINGS = [
     Setting("student-ends", "SMH3-global", "antithetic", 200.0),
     Setting("student-ends", "SMH3-local", "walk", None),
     Setting("logistic-ends", "SMH2-local", "walk", None, near=True),
+    Setting("logistic-ends", "SMH1-local", "walk", None, sketch=True),
+    Setting("logistic-ends", "SMH1-local", "preconditioned", 2.0, sketch=True),
+    Setting("logistic-ends", "SMH2-local", "independent", 37.0, sketch=True),
+    Setting("student-ends", "SMH1-local", "walk", 3.0, sketch=True),
+    Setting("student-ends", "SMH3-local", "crank-nicolson", 100.0, sketch=True),
+    Setting("logistic-ends", "SMH1-local", "walk", None, near=True, sketch=True),
+    Setting("student-ends", "SMH2-local", "preconditioned", None, near=True, sketch=True),
 ]
-if "sketch" in tb.kernels.ScalableMH.__dataclass_fields__:
-    SETTINGS += [
-        Setting("logistic-ends", "SMH1-local", "walk", None, sketch=True),
-        Setting("logistic-ends", "SMH1-local", "preconditioned", 2.0, sketch=True),
-        Setting("logistic-ends", "SMH2-local", "independent", 37.0, sketch=True),
-        Setting("student-ends", "SMH1-local", "walk", 3.0, sketch=True),
-        Setting("student-ends", "SMH3-local", "crank-nicolson", 100.0, sketch=True),
-        Setting("logistic-ends", "SMH1-local", "walk", None, near=True, sketch=True),
-        Setting("student-ends", "SMH2-local", "preconditioned", None, near=True, sketch=True),
-    ]
 
 
 class Forced(NamedTuple):
@@ -88,23 +84,26 @@ def force(setting, seed):
     z = np.round(rng.standard_normal((1000, d)) * rng.uniform(0.1, 2.5, (1000, 1)) * 1024) / 1024
     other = np.round((z + rng.standard_normal((1000, d)) * rng.uniform(0.05, 2.0, (1000, 1))) * 1024) / 1024
     if setting.near:
-        other = z + np.round(rng.standard_normal((1000, d)) * 2) / 2**20
+        other = z + np.round(rng.standard_normal((1000, d)) * 2) / 2**28
     theta, proposed = b.problem.theta(z), b.problem.theta(other)
     forth = oracle.acceptance(b.problem, b.rule, b.proposal, theta, proposed)
     back = oracle.acceptance(b.problem, b.rule, b.proposal, proposed, theta)
-    rows = [
-        np.float64(oracle.intensities(b.problem, b.rule.order, *pair).sum(axis=1))
+    single = [
+        np.float64(oracle.intensities(b.problem, b.rule.order, *pair))
         for pair in ((theta, proposed), (proposed, theta))
     ]
+    rows = [side.sum(axis=1) for side in single]
     if setting.near:
         return _forced(b, setting, z, other, forth, back, rows, int(np.argmax(rows[0])))
     worst = np.minimum(forth.log(math.inf), back.log(math.inf))
     # The rows' part of the acceptance as large as may be, while both directions are accepted often enough.
     # A rate that is not forced is kept small, so that steps without an event are frequent.
     usable = (worst > math.log(0.2)) & (forth.rate < (setting.rate or 0.9))
-    score = np.where(usable, rows[0] + rows[1], -1.0)
+    # In turn it is all rows, the first or the last one that matter most.
+    most = (slice(None), [0], [-1])[seed % 3]
+    score = np.where(usable, sum(side[:, most].sum(axis=1) for side in single), -1.0)
     at = int(np.argmax(score))
-    assert score[at] > 0.02
+    assert score[at] > 0.01
     return _forced(b, setting, z, other, forth, back, rows, at)
 
 
