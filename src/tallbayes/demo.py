@@ -137,7 +137,7 @@ def run_demo(console: "Console", *, rows: int, draws: int, seed: int, out: Path)
 def _compile(console: "Console") -> None:
     """Compile both kernels on a small model, so that the times shown later are those of every later run."""
     if not kernels_are_cached():
-        console.print("Compiling kernels, once per machine (about 20 s) ...")
+        console.print("Compiling kernels, once per machine (about half a minute) ...")
     started = time.perf_counter()
     data = make_payments(1000, seed=0)
     small = Regression(data.X, data.y, Bernoulli(), names=data.names)
