@@ -2,6 +2,10 @@
 
 from tallbayes.families.base import Family
 from tallbayes.families.bernoulli import Bernoulli
+from tallbayes.families.exponential import Gamma, Poisson
+from tallbayes.families.gaussian import Gaussian
+from tallbayes.families.negative_binomial import NegativeBinomial
+from tallbayes.families.pseudo_huber import PseudoHuber
 from tallbayes.families.student_t import StudentT
 
-__all__ = ["Bernoulli", "Family", "StudentT"]
+__all__ = ["Bernoulli", "Family", "Gamma", "Gaussian", "NegativeBinomial", "Poisson", "PseudoHuber", "StudentT"]

@@ -37,7 +37,7 @@ def jet(curve: Any, t: Any) -> Any:
 
 def coefficients(curve: Any, y: Any) -> Any:
     """S = 1 - 2 y: the two classes are mirror images, so no linear term is left over."""
-    return 1.0 - 2.0 * y, 0.0, 0.0
+    return 1.0, 1.0 - 2.0 * y, 0.0, 0.0
 
 
 register_curve(Softplus, CurveFunctions(potential, jet, coefficients))

@@ -2,7 +2,7 @@ r"""What compiled code needs to know of a family: one scalar function and the ma
 
 Up to a constant, the potential of row i (minus its log-likelihood) is
 
-.. math:: U_i(\theta) = w_i \, [\, g(s_i \eta_i + c_i) + l_i \eta_i \,], \qquad
+.. math:: U_i(\theta) = w_i \, [\, m_i \, g(s_i \eta_i + c_i) + l_i \eta_i \,], \qquad
           \eta_i = x_i \cdot \theta + \mathrm{offset}_i
 
 with one function g, the *curve*, for the whole family. A curve is a NamedTuple of g's parameters; its three
@@ -26,7 +26,7 @@ class CurveFunctions(NamedTuple):
     jet: Callable[[Any, Any], Any]
     """``jet(curve, t)``: the derivatives (g', g'', g''', g'''') at t; at t = +-inf, their limits."""
     coefficients: Callable[[Any, Any], Any]
-    """``coefficients(curve, y)``: (s, c, l) of a row with response y."""
+    """``coefficients(curve, y)``: (m, s, c, l) of a row with response y; m is not negative."""
 
 
 _FUNCTIONS: dict[type, CurveFunctions] = {}
@@ -48,7 +48,7 @@ def jet(curve: Any, t: Any) -> Any:
 
 
 def coefficients(curve: Any, y: Any) -> Any:
-    """Evaluate (s, c, l) of a row with response y."""
+    """Evaluate (m, s, c, l) of a row with response y."""
     return _FUNCTIONS[type(curve)].coefficients(curve, y)
 
 

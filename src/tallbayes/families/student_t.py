@@ -51,7 +51,7 @@ def jet(curve: Any, t: Any) -> Any:
 
 def coefficients(curve: Any, y: Any) -> Any:
     """T = (y - eta) / scale."""
-    return -1.0 / curve.scale, y / curve.scale, 0.0
+    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0
 
 
 register_curve(StudentTCurve, CurveFunctions(potential, jet, coefficients))

@@ -41,9 +41,9 @@ def sum_whitened_hessian(
         whiten_tile(tile, count, inverse_root, white)
         for r in range(count):
             i = start + r
-            s, c, _ = coefficients(curve, y[i])
+            m, s, c, _ = coefficients(curve, y[i])
             g2 = jet(curve, s * (eta[r] + entry(offset, i)) + c)[1]
-            curvature[r] = entry(weight, i) * s * s * g2
+            curvature[r] = entry(weight, i) * s * s * g2 * m
         for a in range(d):
             for r in range(count):
                 scaled[r] = curvature[r] * white[a, r]
@@ -66,9 +66,9 @@ def sum_cubic(
         whiten_tile(tile, count, inverse_root, white)
         for r in range(count):
             i = start + r
-            s, c, _ = coefficients(curve, y[i])
+            m, s, c, _ = coefficients(curve, y[i])
             g3 = jet(curve, s * (eta[r] + entry(offset, i)) + c)[2]
-            third[r] = entry(weight, i) * s * s * s * g3
+            third[r] = entry(weight, i) * s * s * s * g3 * m
         at = 0
         for a in range(d):
             for r in range(count):
@@ -96,9 +96,9 @@ def derivative_range(curve: Any, m: int, low: float, high: float, critical: Vect
 
 
 @compiled
-def steepest(s: float, l: float, m: int, least: float, largest: float) -> float:
-    """Return the largest |m-th derivative| of g(s eta + c) + l eta in eta, from the range of g's."""
-    power = s**m
+def steepest(multiple: float, s: float, l: float, m: int, least: float, largest: float) -> float:
+    """Return the largest |m-th derivative| in eta of multiple g(s eta + c) + l eta, from the range of g's."""
+    power = multiple * s**m
     if m == 1:
         return max(abs(power * least + l), abs(power * largest + l))
     return abs(power) * max(abs(least), abs(largest))
@@ -137,11 +137,11 @@ def fill_local_bounds(
         for r in range(count):
             i = start + r
             a_i = np.sqrt(norm[r])
-            s, c, l = coefficients(curve, y[i])
+            multiple, s, c, l = coefficients(curve, y[i])
             t = s * (eta[r] + entry(offset, i)) + c
             half = abs(s) * radius * a_i
             least, largest = derivative_range(curve, m, t - half, t + half, critical)
-            psi[i] = entry(weight, i) * steepest(s, l, m, least, largest) * a_i**m / factorial
+            psi[i] = entry(weight, i) * steepest(multiple, s, l, m, least, largest) * a_i**m / factorial
 
 
 @compiled
@@ -163,8 +163,8 @@ def fill_global_bounds(
         else:
             for j in range(X.shape[1]):
                 size = max(size, abs(np.float64(X[i, j])))
-        s, _, l = coefficients(curve, y[i])
-        psi[i] = entry(weight, i) * steepest(s, l, m, least, largest) * size**m / factorial
+        multiple, s, _, l = coefficients(curve, y[i])
+        psi[i] = entry(weight, i) * steepest(multiple, s, l, m, least, largest) * size**m / factorial
 
 
 @compiled

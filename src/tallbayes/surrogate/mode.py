@@ -241,8 +241,11 @@ def _recedes(model: Regression, step: Vector) -> bool:
         part = slice(first, first + BLOCK)
         counts = rows.weight[part] > 0.0 if rows.weight.size > 1 else np.True_
         change = -(rows.X[part] @ step) * counts
-        s, _, l = coefficients(curve, rows.y[part])
-        slope = (s * np.where(s * change > 0.0, rising, falling) + l) * change
+        m, s, _, l = coefficients(curve, rows.y[part])
+        moving = change != 0.0
+        slope = np.zeros(change.size)
+        slopes = np.broadcast_to(m * s * np.where(s * change > 0.0, rising, falling) + l, change.shape)
+        slope[moving] = slopes[moving] * change[moving]
         largest = max(largest, float(np.max(np.abs(change))))
         steepest = max(steepest, float(np.max(slope)))
     return largest >= 1e-3 and steepest <= 1e-6 * largest

@@ -1,0 +1,122 @@
+"""Families whose curve is the exponential: counts and positive amounts with a log link."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.families.base import Family, Vector
+from tallbayes.families.curve import CurveFunctions, register_curve
+
+
+class CountCurve(NamedTuple):
+    """g(t) = e^t with t = eta: a Poisson count's potential is e^eta - y eta."""
+
+    reach: float = 4.0
+    """An entire function: steps up to a quarter of this are integrated to rounding with six nodes."""
+
+
+class AmountCurve(NamedTuple):
+    """g(t) = e^t with t = log(y) - eta: a gamma amount's potential is shape (y e^-eta + eta)."""
+
+    shape: float
+    reach: float = 4.0
+
+
+def potential(curve: Any, t: Any) -> Any:
+    """e^t; infinite, without a warning, where that is too large for a number."""
+    return math.exp(min(t, 709.0)) if t <= 709.0 else math.inf
+
+
+def jet(curve: Any, t: Any) -> Any:
+    """Return e^t four times."""
+    e = math.exp(min(t, 709.0)) if t <= 709.0 else math.inf
+    return e, e, e, e
+
+
+def count_coefficients(curve: Any, y: Any) -> Any:
+    """g(eta) - y eta."""
+    return 1.0, 1.0, 0.0, -y
+
+
+def amount_coefficients(curve: Any, y: Any) -> Any:
+    """Shape times g(log y - eta), plus shape times eta."""
+    return curve.shape, -1.0, np.log(y), curve.shape
+
+
+register_curve(CountCurve, CurveFunctions(potential, jet, count_coefficients))
+register_curve(AmountCurve, CurveFunctions(potential, jet, amount_coefficients))
+
+
+class _Exponential(Family):
+    convex = True
+
+    def critical_points(self, m: int) -> Vector:
+        """Return nothing: every derivative of the exponential is increasing."""
+        return np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Poisson(_Exponential):
+    """Counts with mean exp(eta); give log exposure as the offset.
+
+    Derivatives have no bound on the whole line, so only local bounds work.
+    """
+
+    @property
+    def curve(self) -> CountCurve:
+        """The exponential."""
+        return CountCurve()
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return which responses are not whole numbers, 0 or more."""
+        return (y < 0.0) | (y != np.floor(y))
+
+    @property
+    def support(self) -> str:
+        """Counts."""
+        return "whole numbers, 0 or more"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the log of the count plus a half."""
+        return np.log(y + 0.5)
+
+
+@dataclass(frozen=True)
+class Gamma(_Exponential):
+    """Positive amounts with mean exp(eta) and known shape; the variance is mean^2 / shape.
+
+    Derivatives have no bound on the whole line, so only local bounds work.
+
+    Parameters
+    ----------
+    shape : float
+        Shape of the gamma distribution, positive.
+    """
+
+    shape: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.shape) and self.shape > 0.0):
+            raise InputError(f"Gamma: shape={self.shape!r} must be a positive, finite number.")
+
+    @property
+    def curve(self) -> AmountCurve:
+        """The exponential."""
+        return AmountCurve(float(self.shape))
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return which responses are not positive."""
+        return y <= 0.0
+
+    @property
+    def support(self) -> str:
+        """Positive numbers."""
+        return "positive numbers"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the log of the amount."""
+        return np.log(y)

@@ -1,0 +1,81 @@
+"""Real responses with normal noise of known scale: linear regression."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.families.base import Family, Vector
+from tallbayes.families.curve import CurveFunctions, register_curve
+
+
+class Parabola(NamedTuple):
+    """g(t) = t^2 / 2, with t = (y - eta) / scale."""
+
+    scale: float
+    reach: float = 1.0
+
+
+def potential(curve: Any, t: Any) -> Any:
+    """t^2 / 2."""
+    return 0.5 * t * t
+
+
+def jet(curve: Any, t: Any) -> Any:
+    """Return t, 1, 0, 0."""
+    return t, 1.0, 0.0, 0.0
+
+
+def coefficients(curve: Any, y: Any) -> Any:
+    """Return t = (y - eta) / scale as coefficients."""
+    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0
+
+
+register_curve(Parabola, CurveFunctions(potential, jet, coefficients))
+
+
+@dataclass(frozen=True)
+class Gaussian(Family):
+    """Real responses, y = eta + scale * noise, with standard normal noise.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation of the noise, positive, known.
+    """
+
+    scale: float = 1.0
+    convex = True
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.scale) and self.scale > 0.0):
+            raise InputError(f"Gaussian: scale={self.scale!r} must be a positive, finite number.")
+
+    @property
+    def curve(self) -> Parabola:
+        """Half a square."""
+        return Parabola(float(self.scale))
+
+    def critical_points(self, m: int) -> Vector:
+        """Return nothing: every derivative is monotone or constant."""
+        return np.zeros(0)
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return nothing: every real response is possible."""
+        return np.zeros(y.shape, dtype=np.bool_)
+
+    @property
+    def support(self) -> str:
+        """Any real number."""
+        return "any real number"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the response itself."""
+        return y
+
+    def predictor_scale(self, y: Vector) -> float:
+        """Return the spread of the responses."""
+        return max(float(np.std(y)), self.scale)

@@ -1,0 +1,69 @@
+"""Overdispersed counts with known size."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.families import bernoulli
+from tallbayes.families.base import Family, Vector
+from tallbayes.families.curve import CurveFunctions, register_curve
+
+
+class DispersedCurve(NamedTuple):
+    """(y + size) softplus(eta - log(size)) - y eta."""
+
+    log_size: float
+    size: float
+    reach: float = math.pi
+
+
+def coefficients(curve: Any, y: Any) -> Any:
+    """(y + size) g(eta - log size) - y eta."""
+    return y + curve.size, 1.0, -curve.log_size, -y
+
+
+register_curve(DispersedCurve, CurveFunctions(bernoulli.potential, bernoulli.jet, coefficients))
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Family):
+    """Counts with mean exp(eta) and variance mean + mean^2 / size, with known size.
+
+    Parameters
+    ----------
+    size : float
+        Size (inverse overdispersion), positive.
+    """
+
+    size: float = 1.0
+    convex = True
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.size) and self.size > 0.0):
+            raise InputError(f"NegativeBinomial: size={self.size!r} must be a positive, finite number.")
+
+    @property
+    def curve(self) -> DispersedCurve:
+        """The softplus."""
+        return DispersedCurve(math.log(self.size), float(self.size))
+
+    def critical_points(self, m: int) -> Vector:
+        """Return those of the softplus."""
+        return bernoulli.Bernoulli().critical_points(m)
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return which responses are not whole numbers, 0 or more."""
+        return (y < 0.0) | (y != np.floor(y))
+
+    @property
+    def support(self) -> str:
+        """Counts."""
+        return "whole numbers, 0 or more"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the log of the count plus a half."""
+        return np.log(y + 0.5)

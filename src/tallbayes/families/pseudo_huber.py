@@ -1,0 +1,103 @@
+"""Real responses under a loss that is square for small residuals and linear for large ones."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.families.base import Family, Vector
+from tallbayes.families.curve import CurveFunctions, register_curve
+
+
+class PseudoHuberCurve(NamedTuple):
+    """g(t) = reach^2 (sqrt(1 + (t / reach)^2) - 1), with t = (y - eta) / scale."""
+
+    scale: float
+    reach: float
+    """Where the loss turns from square to linear, and the distance to g's nearest singularity."""
+
+
+def potential(curve: Any, t: Any) -> Any:
+    """reach^2 (sqrt(1 + u^2) - 1), u = t / reach, without cancellation or overflow."""
+    u = abs(t) / curve.reach
+    if u > 1e8:
+        return curve.reach * curve.reach * (u - 1.0)
+    return curve.reach * curve.reach * u * u / (math.sqrt(1.0 + u * u) + 1.0)
+
+
+def jet(curve: Any, t: Any) -> Any:
+    """Return the derivatives: with p = (1 + u^2)^(-1/2), reach u p, p^3, -3 u p^5 / reach, 3 (4 u^2 - 1) p^7."""
+    u = t / curve.reach
+    if abs(u) > 1.0:
+        v = 1.0 / u
+        q = 1.0 / math.sqrt(1.0 + v * v)  # |u| p
+        p = abs(v) * q
+        up = math.copysign(q, u)
+    else:
+        p = 1.0 / math.sqrt(1.0 + u * u)
+        up = u * p
+    p2 = p * p
+    fourth = 3.0 * (4.0 * up * up - p2) * p2 * p2 * p / (curve.reach * curve.reach)
+    return curve.reach * up, p2 * p, -3.0 * up * p2 * p2 / curve.reach, fourth
+
+
+def coefficients(curve: Any, y: Any) -> Any:
+    """Return t = (y - eta) / scale as coefficients."""
+    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0
+
+
+register_curve(PseudoHuberCurve, CurveFunctions(potential, jet, coefficients))
+
+# Roots u of the next derivative.
+_CRITICAL = {1: [], 2: [0.0], 3: [-0.5, 0.5], 4: [-math.sqrt(0.75), 0.0, math.sqrt(0.75)]}
+
+
+@dataclass(frozen=True)
+class PseudoHuber(Family):
+    """Real responses with a smooth robust loss: square up to about ``delta`` scales, linear beyond.
+
+    Parameters
+    ----------
+    delta : float
+        Where the loss turns from square to linear, in units of scale; positive.
+    scale : float
+        Scale of the residuals, positive, known.
+    """
+
+    delta: float = 1.0
+    scale: float = 1.0
+    convex = True
+
+    def __post_init__(self) -> None:
+        for name, value in (("delta", self.delta), ("scale", self.scale)):
+            if not (math.isfinite(value) and value > 0.0):
+                raise InputError(f"PseudoHuber: {name}={value!r} must be a positive, finite number.")
+
+    @property
+    def curve(self) -> PseudoHuberCurve:
+        """A hyperbola."""
+        return PseudoHuberCurve(float(self.scale), float(self.delta))
+
+    def critical_points(self, m: int) -> Vector:
+        """Return the roots of the next derivative."""
+        return self.delta * np.array(_CRITICAL[m], dtype=np.float64)
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return nothing: every real response is possible."""
+        return np.zeros(y.shape, dtype=np.bool_)
+
+    @property
+    def support(self) -> str:
+        """Any real number."""
+        return "any real number"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the response itself."""
+        return y
+
+    def predictor_scale(self, y: Vector) -> float:
+        """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
+        return max(1.4826 * float(np.median(np.abs(y - np.median(y)))), self.scale)
