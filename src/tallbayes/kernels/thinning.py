@@ -19,7 +19,7 @@ from tallbayes.kernels.target import Target, full_log_ratio
 from tallbayes.kernels.trials import BATCH, thin, thin_by_sketch
 from tallbayes.proposals.affine import AffineProposal, correlate, propose
 from tallbayes.surrogate.bounds import distance_from_centre, distances_of_columns, shift, state_factor
-from tallbayes.surrogate.polynomial import evaluate, evaluate_columns, evaluate_parts
+from tallbayes.surrogate.polynomial import LANES, evaluate, evaluate_columns, evaluate_parts
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -63,7 +63,7 @@ def run_chunk(
     # other threads share.
     X, y, weight, offset = target.rows
     curve, centre, whitening, bound = target.curve, target.centre, target.whitening, target.bound
-    linear, isotropic, quadratic, cubic, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
+    linear, isotropic, quadratic, _, padded, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
     psi, row_keep, row_alias = target.sampler
     codes, step = target.sketch
     keep, drift, scale, _, _, walk_every, walk_scale, inner, inner_keep, inner_floor = proposal
@@ -83,7 +83,7 @@ def run_chunk(
     independent = keep == 0.0
     inner_scale = np.sqrt(1.0 - inner_keep * inner_keep)
     middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
-    move, other, scratch, candidate = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    move, other, scratch, candidate = np.empty(d), np.empty(d), np.zeros(d + LANES), np.empty(d)
     single = np.zeros(codes.shape[1], dtype=np.float32)
     other_single = np.zeros(codes.shape[1], dtype=np.float32)
     batch, uniforms, chances = np.empty(BATCH, dtype=np.int64), np.empty(BATCH), np.empty(BATCH)
@@ -123,7 +123,7 @@ def run_chunk(
                             linear,
                             isotropic,
                             quadratic,
-                            cubic,
+                            padded,
                             has_linear,
                             has_quadratic,
                             has_cubic,
@@ -166,7 +166,7 @@ def run_chunk(
                             linear,
                             isotropic,
                             quadratic,
-                            cubic,
+                            padded,
                             has_linear,
                             has_quadratic,
                             has_cubic,
