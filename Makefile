@@ -35,5 +35,14 @@ bench-paper: $(VENV)/installed
 bench-step: $(VENV)/installed
 	$(BIN)/python benchmarks/lean_step.py
 
+# One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
+# few-rows, explain-accuracy, growing-n.
+bench-%: $(VENV)/bench
+	$(BIN)/python benchmarks/$(subst -,_,$*).py
+
+$(VENV)/bench: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	touch $@
+
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
