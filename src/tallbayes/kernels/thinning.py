@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.kernels.state import BLOCK, IDLE, Draws, State, refill
+from tallbayes.kernels.ahead import look_ahead, surrogate_trials
+from tallbayes.kernels.state import BLOCK, IDLE, Draws, State
 from tallbayes.kernels.target import Target, full_log_ratio
 from tallbayes.kernels.trials import BATCH, thin, thin_by_sketch
-from tallbayes.proposals.affine import AffineProposal, correlate, propose
-from tallbayes.surrogate.bounds import distance_from_centre, distances_of_columns, shift, state_factor
-from tallbayes.surrogate.polynomial import LANES, evaluate, evaluate_columns, evaluate_parts
+from tallbayes.proposals.affine import AffineProposal, propose
+from tallbayes.surrogate.bounds import distance_from_centre, shift, state_factor
+from tallbayes.surrogate.polynomial import LANES, evaluate, evaluate_parts
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
@@ -66,7 +66,7 @@ def run_chunk(
     linear, isotropic, quadratic, _, padded, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
     psi, row_keep, row_alias = target.sampler
     codes, step = target.sketch
-    keep, drift, scale, _, _, walk_every, walk_scale, inner, inner_keep, inner_floor = proposal
+    keep, drift, scale, _, _, walk_every, walk_scale, inner, _, _ = proposal
     out_z, out_accepted, out_rows, out_full = draws
     z, proposed, noise, values, distances = (
         state.z,
@@ -81,7 +81,6 @@ def run_chunk(
     exposure = state.exposure
     n, d = X.shape
     independent = keep == 0.0
-    inner_scale = np.sqrt(1.0 - inner_keep * inner_keep)
     middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
     move, other, scratch, candidate = np.empty(d), np.empty(d), np.zeros(d + LANES), np.empty(d)
     single = np.zeros(codes.shape[1], dtype=np.float32)
@@ -100,50 +99,31 @@ def run_chunk(
             log_ratio = 0.0
             correction = 0.0
             if trials > 1:
-                # An odd number of trials on the surrogate alone, of two kinds in turn: a sequence that reads
-                # the same backwards is reversible for it, so its factor of the acceptance is dropped.
-                inside = distance <= bound.radius and value >= -inner_floor * distance * distance
-                for j in range(d):
-                    proposed[j] = z[j]
-                proposed_value, proposed_distance = value, distance
-                accept = False
-                for trial in range(trials):
-                    if used == BLOCK:
-                        look_ahead(target, proposal, noise, values, distances, rng)
-                        used = 0
-                    if trial % 2 == 0:
-                        for j in range(d):
-                            candidate[j] = noise[j, used]
-                        next_value, next_distance = values[used], distances[used]
-                    else:
-                        for j in range(d):
-                            fresh = inner_scale * (noise[j, used] - middle[j])
-                            candidate[j] = middle[j] + inner_keep * (proposed[j] - middle[j]) + fresh
-                        next_value = evaluate_parts(
-                            linear,
-                            isotropic,
-                            quadratic,
-                            padded,
-                            has_linear,
-                            has_quadratic,
-                            has_cubic,
-                            candidate,
-                            scratch,
-                        )
-                        next_distance = distance_from_centre(bound, whitening, candidate)
-                    used += 1
-                    if (
-                        inside
-                        and next_distance <= bound.radius
-                        and next_value >= -inner_floor * next_distance * next_distance
-                        and (
-                            next_value <= proposed_value or rng.standard_exponential() > next_value - proposed_value
-                        )
-                    ):
-                        for j in range(d):
-                            proposed[j] = candidate[j]
-                        proposed_value, proposed_distance = next_value, next_distance
-                        accept = True
+                # Reversible for the surrogate, so its factor of the acceptance is dropped.
+                accept, proposed_value, proposed_distance, used = surrogate_trials(
+                    target,
+                    proposal,
+                    linear,
+                    isotropic,
+                    quadratic,
+                    padded,
+                    has_linear,
+                    has_quadratic,
+                    has_cubic,
+                    whitening,
+                    middle,
+                    z,
+                    value,
+                    distance,
+                    noise,
+                    values,
+                    distances,
+                    used,
+                    proposed,
+                    candidate,
+                    scratch,
+                    rng,
+                )
                 correction = proposed_value - value
             else:
                 if used == BLOCK:
@@ -297,26 +277,3 @@ def run_chunk(
         exposure,
     )
     return after, done
-
-
-@compiled
-def look_ahead(
-    target: Target,
-    proposal: AffineProposal,
-    noise: Matrix,
-    values: Vector,
-    distances: Vector,
-    rng: np.random.Generator,
-) -> None:
-    """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
-    refill(noise, rng)
-    if proposal.has_root:
-        correlate(proposal.root, noise)
-    if proposal.keep != 0.0:
-        return
-    drift, scale = proposal.drift, proposal.scale
-    for j in range(noise.shape[0]):
-        for b in range(noise.shape[1]):
-            noise[j, b] = drift[j] + scale * noise[j, b]
-    evaluate_columns(target.surrogate, noise, values)
-    distances_of_columns(target.bound, target.whitening, noise, distances)
