@@ -85,6 +85,7 @@ def run_chunk(
     move, other, scratch, candidate = np.empty(d), np.empty(d), np.zeros(d + LANES), np.empty(d)
     single = np.zeros(codes.shape[1], dtype=np.float32)
     other_single = np.zeros(codes.shape[1], dtype=np.float32)
+    change_single = np.zeros(codes.shape[1], dtype=np.float32)
     batch, uniforms, chances = np.empty(BATCH, dtype=np.int64), np.empty(BATCH), np.empty(BATCH)
     done = 0
     work = 0
@@ -231,6 +232,7 @@ def run_chunk(
                     other,
                     single,
                     other_single,
+                    change_single,
                     batch,
                     uniforms,
                     chances,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled
 from tallbayes.kernels.target import Target, rounding_floor, row_intensity
 from tallbayes.surrogate.alias import draw_row
-from tallbayes.surrogate.sketch import sketch_products, sketch_ratio
+from tallbayes.surrogate.sketch import sketch_error, sketch_products, sketch_ratio
 
 Vector = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -94,6 +94,7 @@ def thin_by_sketch(
     other: Vector,
     single: Single,
     other_single: Single,
+    change_single: Single,
     batch: NDArray[np.int64],
     uniforms: Vector,
     chances: Vector,
@@ -109,13 +110,15 @@ def thin_by_sketch(
     returns, the events drawn and the expected rows.
     """
     d = z.size
-    size, other_size, change_size = 0.0, 0.0, 0.0
+    unit = sketch_error(d)
+    error, other_error, change_error = 0.0, 0.0, 0.0
     for j in range(d):
         single[j] = z[j]
         other_single[j] = proposed[j]
-        size += 0.5 * abs(z[j])
-        other_size += 0.5 * abs(proposed[j])
-        change_size += 0.5 * abs(proposed[j] - z[j])
+        change_single[j] = proposed[j] - z[j]
+        error += unit * abs(z[j])
+        other_error += unit * abs(proposed[j])
+        change_error += unit * abs(proposed[j] - z[j])
     accept = True
     looked, events, violations = 0, 0, 0
     exposure = 0.0
@@ -130,8 +133,8 @@ def thin_by_sketch(
         events += count
         for b in range(count):
             i = batch[b]
-            here, there = sketch_products(codes, i, single, other_single)
-            ratio = sketch_ratio(step[i], here, there, size, other_size, change_size, order)
+            here, there, between = sketch_products(codes, i, single, other_single, change_single)
+            ratio = sketch_ratio(step[i], here, there, between, error, other_error, change_error, order)
             chances[b] = ratio / factor
         for b in range(count):
             exposure += min(1.0, chances[b])

@@ -31,8 +31,8 @@ Matrix = NDArray[np.float64]
 LEVELS = 127.0
 LINE = 16
 """Rows are padded to a multiple of this many bytes."""
-SLACK = 1.0 + 1e-4
-"""Covers the rounding of single-precision sums of up to some hundred products, each off by 6e-8."""
+SLACK = 1.0 + 1e-6
+"""Covers the rounding of step and psi, and of the few double-precision operations of the ratio."""
 
 
 class Sketch(NamedTuple):
@@ -107,26 +107,52 @@ def _fill(
 
 @compiled_sum
 def sketch_products(
-    codes: NDArray[np.int8], i: int, z: NDArray[np.float32], other: NDArray[np.float32]
-) -> tuple[float, float]:
-    """Return q . z and q . z' of row i, in single precision; z and z' are padded with zeros."""
+    codes: NDArray[np.int8],
+    i: int,
+    z: NDArray[np.float32],
+    other: NDArray[np.float32],
+    change: NDArray[np.float32],
+) -> tuple[float, float, float]:
+    """Return q . z, q . z' and q . (z' - z) of row i, in single precision; all three are padded with zeros.
+
+    The third is not the difference of the first two, which would lose the digits of a short step.
+    """
     here = np.float32(0.0)
     there = np.float32(0.0)
+    between = np.float32(0.0)
     for j in range(z.size):
         q = np.float32(codes[i, j])
         here += q * z[j]
         there += q * other[j]
-    return np.float64(here), np.float64(there)
+        between += q * change[j]
+    return np.float64(here), np.float64(there), np.float64(between)
+
+
+@compiled
+def sketch_error(d: int) -> float:
+    """Return e such that a single-precision q . v is off from L^-1 x_i . v / s_i by at most e |v|_1.
+
+    Half for the rounding of the row to q; and, for |q_j| <= 127, (d + 3) 127 units of 2^-24 for that of v to single
+    precision, of the d products and of their sum.
+    """
+    return 0.5 + (d + 3) * LEVELS * 2.0**-24
 
 
 @compiled
 def sketch_ratio(
-    step: float, here: float, there: float, size: float, other_size: float, change_size: float, order: int
+    step: float,
+    here: float,
+    there: float,
+    between: float,
+    error: float,
+    other_error: float,
+    change_error: float,
+    order: int,
 ) -> float:
-    """Return an upper bound of lambda_i / psi_i, from the products and half the l1 norms of z, z' and z' - z."""
-    b = step * (abs(here) + size)
-    other = step * (abs(there) + other_size)
-    change = step * (abs(there - here) + change_size)
+    """Return an upper bound of lambda_i / psi_i, from the products of z, z' and z' - z and how far they are off."""
+    b = step * (abs(here) + error)
+    other = step * (abs(there) + other_error)
+    change = step * (abs(between) + change_error)
     far = max(b, other)
     power = far**order
     return SLACK * min(b ** (order + 1) + other ** (order + 1), (order + 1) * power * change)
