@@ -220,6 +220,17 @@ class TestDataFrame:
         (lambda: tb.bounds.Local(radius=0.0), r"radius=0\.0 must be positive"),
         (lambda: tb.bounds.Local(radius=math.nan), "radius=nan must be positive"),
         (lambda: tb.kernels.ScalableMH(order=4), "order=4 must be 1, 2 or 3"),
+        (lambda: tb.kernels.ScalableMH(order=True), "order=True must be 1, 2 or 3"),
+        (lambda: tb.kernels.ScalableMH(order=2.0), r"order=2\.0 must be 1, 2 or 3"),
+        (lambda: tb.kernels.ScalableMH(bound="local"), r"bound='local' was given; expected e\.g\. tb\.bounds"),
+        (lambda: tb.kernels.ScalableMH(bound=tb.bounds.Local), "bound=.* was given"),
+        (lambda: tb.kernels.ScalableMH(proposal="pcn"), r"proposal='pcn' was given; expected e\.g\. tb\.proposals"),
+        (lambda: tb.kernels.ScalableMH(truncation="n"), "ScalableMH: truncation='n'"),
+        (lambda: tb.kernels.MetropolisHastings("walk"), "MetropolisHastings: proposal='walk' was given"),
+        (lambda: tb.kernels.FactorisedMH("walk"), "FactorisedMH: proposal='walk' was given"),
+        (lambda: tb.bounds.Local("wide"), "radius='wide' must be positive"),
+        (lambda: tb.families.StudentT("four"), "df='four' must be a positive"),
+        (lambda: tb.proposals.RandomWalk(True), "RandomWalk: scale=True must be a positive"),
         (
             lambda: tb.kernels.ScalableMH(bound=tb.bounds.Global(), sketch=True),
             "sketch=True needs local bounds",
@@ -231,6 +242,18 @@ class TestDataFrame:
 def test_arguments_of_parts(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_numbers_may_be_numpy_scalars(data):
+    kernel = tb.kernels.ScalableMH(
+        order=np.int64(2),
+        bound=tb.bounds.Local(np.float32(6.0)),
+        proposal=tb.proposals.CrankNicolson(np.float32(0.5), walk_every=np.int64(4)),
+        truncation=np.int64(50),
+    )
+    tree = draw(tb.Regression(*data, tb.families.StudentT(np.float32(4.0), np.int64(1))), kernel)
+    assert np.all(np.isfinite(tree["posterior"]["beta"]))
+    tb.proposals.SurrogateSteps(steps=np.int64(5), keep=np.float32(0.5))
 
 
 @pytest.mark.parametrize(
@@ -274,12 +297,12 @@ def test_arguments_of_sample(data, options, message):
 
 
 def test_sample_wants_a_model(data):
-    with pytest.raises(InputError, match=r"expected a tb\.Regression"):
+    with pytest.raises(InputError, match=r"sample: model is a ndarray; expected a tb\.Regression"):
         tb.sample(data[0])
 
 
 def test_arguments_of_explain(data):
-    with pytest.raises(InputError, match=r"expected a tb\.Regression"):
+    with pytest.raises(InputError, match=r"explain: model is a ndarray; expected a tb\.Regression"):
         tb.explain(data[0])
     with pytest.raises(InputError, match=r"explain: kernel='nuts' was given"):
         tb.explain(tb.Regression(*data, BERNOULLI), "nuts")

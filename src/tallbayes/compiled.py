@@ -33,17 +33,19 @@ def cache_directory() -> Path:
     """Return where compiled kernels of exactly this source are kept.
 
     ``TALLBAYES_CACHE_DIR``, else the user's cache directory, else (where that cannot be written) the
-    system's temporary directory.
+    a new temporary directory, for this process alone.
     """
     base = os.environ.get("TALLBAYES_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base else Path.home() / ".cache"
-    path = root / "tallbayes" / source_hash()
+    name = source_hash()
     try:
+        path = (Path(base) if base else Path.home() / ".cache") / "tallbayes" / name
         path.mkdir(parents=True, exist_ok=True)
-        writable = os.access(path, os.W_OK)
-    except OSError:
-        writable = False
-    return path if writable else Path(tempfile.gettempdir()) / f"tallbayes-{os.getuid()}" / path.name
+        if os.access(path, os.W_OK):
+            return path
+    except (OSError, RuntimeError):  # no home directory, or one that cannot be written
+        pass
+    # A new directory that only this user can write: compiled code from anybody else's must not be loaded.
+    return Path(tempfile.mkdtemp(prefix="tallbayes-")) / name
 
 
 _DIRECTORY = str(cache_directory())
@@ -74,7 +76,8 @@ def compiled(function: Function) -> Function:
 def compiled_sum(function: Function) -> Function:
     """Compile a sum over rows, free to reorder additions so that it uses SIMD.
 
-    Reordering changes a sum by rounding only. It is never used where an acceptance or a bound is decided.
+    Reordering changes a sum by rounding only. It is used where a bound is decided in one place, the sketch, whose
+    error bound holds for every order of additions.
     """
     with _package_cache():
         return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})(

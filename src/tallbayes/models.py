@@ -31,7 +31,8 @@ class Regression:
     offset : array_like or None
         Known part of each row's predictor.
     weights : array_like or None
-        Frequency weights: a row of weight 3 counts as three rows.
+        Frequency weights: a row of weight 3 counts as three rows (the scale of the default prior is taken from
+        the rows as they stand, without weights).
     names : sequence of str or None
         Names of the columns. None takes those of a data frame, or x0, x1, ...
     """

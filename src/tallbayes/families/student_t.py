@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.errors import InputError
+from tallbayes.checks import positive
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 
@@ -75,8 +75,7 @@ class StudentT(Family):
 
     def __post_init__(self) -> None:
         for name, value in (("df", self.df), ("scale", self.scale)):
-            if not (math.isfinite(value) and value > 0.0):
-                raise InputError(f"StudentT: {name}={value!r} must be a positive, finite number.")
+            positive("StudentT", name, value)
 
     @property
     def curve(self) -> StudentTCurve:

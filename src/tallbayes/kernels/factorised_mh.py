@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tallbayes.kernels.base import Kernel, Prepared
-from tallbayes.kernels.scalable_mh import check_truncation, prepare_thinning
+from tallbayes.kernels.scalable_mh import check_parts, prepare_thinning
 from tallbayes.models import Regression
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.surrogate.basis import Basis
@@ -35,7 +35,7 @@ class FactorisedMH(Kernel):
     truncation: float | None = None
 
     def __post_init__(self) -> None:
-        check_truncation("FactorisedMH", self.truncation)
+        check_parts("FactorisedMH", self.bound, self.proposal, self.truncation)
 
     def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, for starting points and preconditioning, and bound the slopes of all rows."""

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from tallbayes.checks import instance_or_none
 from tallbayes.kernels import full
 from tallbayes.kernels.base import Kernel, Prepared, no_rows
 from tallbayes.kernels.target import Target
@@ -26,6 +27,9 @@ class MetropolisHastings(Kernel):
     """
 
     proposal: Proposal | None = None
+
+    def __post_init__(self) -> None:
+        instance_or_none("MetropolisHastings", "proposal", self.proposal, (Proposal,), "tb.proposals.RandomWalk()")
 
     def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, for starting points and preconditioning."""

@@ -1,9 +1,11 @@
 """Scalable Metropolis-Hastings: a surrogate for all rows together, and thinning of what it leaves out."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from tallbayes.checks import instance_or_none, is_count, is_number
 from tallbayes.errors import InputError
 from tallbayes.kernels import thinning
 from tallbayes.kernels.base import Kernel, Prepared
@@ -52,9 +54,9 @@ class ScalableMH(Kernel):
     sketch: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.order not in (None, 1, 2, 3):
+        if self.order is not None and not (is_count(self.order, 1) and self.order <= 3):
             raise InputError(f"ScalableMH: order={self.order!r} must be 1, 2 or 3 (or None).")
-        check_truncation("ScalableMH", self.truncation)
+        check_parts("ScalableMH", self.bound, self.proposal, self.truncation)
         if self.sketch and isinstance(self.bound, Global):
             raise InputError(
                 "ScalableMH: sketch=True needs local bounds; leave bound=None or use tb.bounds.Local()."
@@ -65,7 +67,7 @@ class ScalableMH(Kernel):
         return prepare_thinning(
             model,
             "ScalableMH",
-            self.order or 3,
+            int(self.order or 3),
             self.bound or Local(),
             self.proposal,
             self.truncation,
@@ -75,9 +77,11 @@ class ScalableMH(Kernel):
         )
 
 
-def check_truncation(owner: str, truncation: float | None) -> None:
-    """Raise unless R is None or a non-negative number."""
-    if truncation is not None and not truncation >= 0.0:
+def check_parts(owner: str, bound: Any, proposal: Any, truncation: Any) -> None:
+    """Raise unless each part is None or what it should be; R is a non-negative number."""
+    instance_or_none(owner, "bound", bound, (Global, Local), "tb.bounds.Local()")
+    instance_or_none(owner, "proposal", proposal, (Proposal,), "tb.proposals.CrankNicolson(rho=0.0)")
+    if truncation is not None and not (is_number(truncation) and truncation >= 0.0):
         raise InputError(f"{owner}: truncation={truncation!r} must be a number >= 0, math.inf, or None.")
 
 
@@ -85,25 +89,27 @@ SKEWED = 0.25
 """Spread of the cubic under the Gaussian, above which the surrogate is sampled with several steps."""
 
 
-def default_proposal(expansion: Expansion, radius: float) -> Proposal:
+def default_proposal(expansion: Expansion, radius: float, n: int) -> Proposal:
     """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails.
 
     Along a direction where the cubic falls as -c r^3 the surrogate falls beyond r = 1 / (3 c). If that is inside
     the ball, independent draws would stick there; several steps on the surrogate do not.
     """
     order, cubic = expansion.order, expansion.surrogate.cubic
+    # The fewer rows, the heavier may be the tails that no expansion shows.
+    walk_every = 64 if n > 20_000 else 8 if n > 500 else 4
     if order == 1:
         return PreconditionedWalk(1.0)
     if order == 2:
         # Steps to the other side make up for the draws that a rejection repeats.
-        return CrankNicolson(rho=0.04, antithetic=True, walk_every=64)
+        return CrankNicolson(rho=0.04, antithetic=True, walk_every=walk_every)
     d = expansion.surrogate.linear.size
     values = np.empty(512)
     z = np.random.default_rng(0).standard_normal((d, values.size))
     evaluate_columns(polynomial(np.zeros(d), cubic=cubic), z, values)
     if np.std(values) > SKEWED or 3.0 * steepest_fall(cubic, d) * radius > 1.0:
-        return SurrogateSteps()
-    return CrankNicolson(rho=0.0, walk_every=64)
+        return SurrogateSteps(walk_every=min(walk_every, 16))
+    return CrankNicolson(rho=0.0, walk_every=walk_every)
 
 
 def prepare_thinning(
@@ -122,7 +128,7 @@ def prepare_thinning(
     mode, whitening = basis or find_basis(model, threads=threads)
     expansion = expand(model, whitening, order, threads=threads)
     psi, radius = bound.row_bounds(model, whitening, order, threads=threads)
-    proposal = proposal or default_proposal(expansion, min(radius, default_radius(model.n, model.d)))
+    proposal = proposal or default_proposal(expansion, min(radius, default_radius(model.n, model.d)), model.n)
     move, reference = proposal.plan(whitening, model.n)
     limit = float(model.n) if truncation is None else float(truncation)
     target = Target(

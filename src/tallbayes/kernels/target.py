@@ -93,7 +93,7 @@ def rounding_floor(target: Target, i: int, distance: float, move: Vector, other:
     m, s, c, _ = coefficients(target.curve, target.rows.y[i])
     x = target.rows.X
     products = 0.0
-    predictor = abs(c)
+    predictor = abs(c) + abs(s * entry(target.rows.offset, i))
     largest = 0.0
     for j in range(d):
         x_j = abs(np.float64(x[i, j]))

@@ -9,7 +9,7 @@ from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.state import Draws
 from tallbayes.models import Regression
 from tallbayes.plan.forecast import Forecast, forecast
-from tallbayes.surrogate.basis import find_basis
+from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.bounds import Global, Local
 
 REHEARSAL_STEPS = 1500
@@ -69,22 +69,26 @@ def choose(model: Regression, kernel: Kernel | None, draws: int, *, threads: int
         best = forecasts[0].kernel
         kernel = best if kernel is None else _filled(kernel, best)
     prepared = kernel.prepare(model, threads=threads, basis=basis)
-    rehearsal = rehearse(model, prepared)
+    chosen = Chosen(kernel, prepared, forecasts, rehearse(model, prepared))
+    if isinstance(kernel, ScalableMH) and kernel.bound in (None, Local()) and kernel.truncation != 0.0:
+        return _with_room(model, chosen, basis, threads)
+    return chosen
+
+
+def _with_room(model: Regression, chosen: Chosen, basis: Basis, threads: int | None) -> Chosen:
+    """Enlarge the ball while the posterior reaches further than a Gaussian, and it pays."""
     for _ in range(3):
-        radius = prepared.target.bound.radius
-        local = isinstance(kernel, ScalableMH) and (kernel.bound is None or kernel.bound == Local())
+        rehearsal = chosen.rehearsal
         wasted = rehearsal.full_per_million * 1e-6 * model.n
-        if (
-            not local
-            or prepared.target.bound.truncation == 0.0
-            or wasted <= TOO_MANY_PASSES * max(rehearsal.rows_per_draw - wasted, 0.1)
-        ):
+        if wasted <= TOO_MANY_PASSES * max(rehearsal.rows_per_draw - wasted, 0.1):
             break
-        # The posterior reaches further than a Gaussian: take a larger ball.
-        kernel = replace(kernel, bound=Local(1.25 * radius))  # type: ignore[type-var]
-        prepared = kernel.prepare(model, threads=threads, basis=basis)
-        rehearsal = rehearse(model, prepared)
-    return Chosen(kernel, prepared, forecasts, rehearsal)
+        wider = replace(chosen.kernel, bound=Local(1.25 * chosen.prepared.target.bound.radius))  # type: ignore[type-var]
+        prepared = wider.prepare(model, threads=threads, basis=basis)
+        again = rehearse(model, prepared)
+        if again.rows_per_draw >= rehearsal.rows_per_draw:
+            break
+        chosen = Chosen(wider, prepared, chosen.forecasts, again)
+    return chosen
 
 
 def _filled(kernel: ScalableMH, best: Kernel) -> Kernel:
@@ -101,7 +105,8 @@ def rehearse(model: Regression, prepared: Prepared) -> Rehearsal:
     n, d = model.n, model.d
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(20190)))
     state = prepared.initial_state(prepared.target, rng.standard_normal(d), rng)
-    budget = max(REHEARSAL_ROWS, min(300 * n, 2_000_000))
+    sketched = prepared.target.sketch.step.size > 0  # then most rows are not looked at, and cost little
+    budget = max(REHEARSAL_ROWS * (10 if sketched else 1), min(1000 * n, 1_000_000))
     out = Draws(
         np.empty((REHEARSAL_STEPS, d)),
         np.empty(REHEARSAL_STEPS, dtype=np.bool_),

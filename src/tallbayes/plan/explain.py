@@ -89,7 +89,7 @@ def explain(
         Order, radius, passes, expected rows per draw, acceptance, full passes, memory, speed, alternatives.
     """
     if not isinstance(model, Regression):
-        raise InputError(f"explain: model={model!r} was given; expected a tb.Regression.")
+        raise InputError(f"explain: model is a {type(model).__name__}; expected a tb.Regression.")
     if kernel is not None and not isinstance(kernel, Kernel):
         raise InputError(f"explain: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
     return describe(model, choose(model, kernel, draws * chains, threads=threads), draws * chains)

@@ -103,13 +103,16 @@ def forecast(model: Regression, basis: Basis, draws: int, *, thinning_only: bool
             continue
         if order == 3:
             name, kernel = "order 3, accepted on all rows", ScalableMH(order=3, truncation=0.0)
-            per_draw = (7.0 * step + pass_cost) / _efficiency(ratio)
+            per_draw = (7.0 * step + pass_cost) / (_efficiency(ratio) * ratio**2)
             found.append(Forecast(name, kernel, float(n), ratio, setup, per_draw))
         else:
             # Proposals from a Gaussian stick in the tails of a posterior that is far from one: count that twice.
             name, other = "plain Metropolis-Hastings", MetropolisHastings(CrankNicolson(0.0, walk_every=4))
             per_draw = n * costs.full_row(d) / (_efficiency(ratio) * ratio**2)
             found.append(Forecast(name, other, float(n), ratio, 0.0, per_draw))
+            # A walk that is accepted a quarter of the time has about one effective draw in 4 d.
+            walk = 4.0 * d * n * costs.full_row(d)
+            found.append(Forecast("a walk on all rows", MetropolisHastings(), float(n), 0.25, 0.0, walk))
     return found
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallbayes.checks import is_count, is_number
 from tallbayes.errors import InputError
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
@@ -37,9 +38,9 @@ class CrankNicolson(Proposal):
     walk_every: int = 0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.rho, int | float) and 0.0 <= self.rho < 1.0):
+        if not (is_number(self.rho) and 0.0 <= self.rho < 1.0):
             raise InputError(f"CrankNicolson: rho={self.rho!r} must satisfy 0 <= rho < 1.")
-        if not (isinstance(self.walk_every, int) and self.walk_every >= 0):
+        if not is_count(self.walk_every, 0):
             raise InputError(f"CrankNicolson: walk_every={self.walk_every!r} must be a whole number, 0 or more.")
 
     def plan(self, whitening: Whitening, n: int) -> Plan:
@@ -52,7 +53,7 @@ class CrankNicolson(Proposal):
             math.sqrt(1.0 - self.rho),
             np.zeros((0, 0)),
             False,
-            walk_every=self.walk_every,
+            walk_every=int(self.walk_every),
             walk_scale=walk_scale(whitening.centre.size),
         )
         return Plan(move, polynomial(whitening.gradient, isotropic=1.0))

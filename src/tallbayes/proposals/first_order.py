@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallbayes.checks import positive
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
-from tallbayes.proposals.checks import positive
 from tallbayes.surrogate.expansion import Whitening
 from tallbayes.surrogate.polynomial import polynomial
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallbayes.checks import is_count, is_number, positive
 from tallbayes.errors import InputError
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
-from tallbayes.proposals.checks import positive
 from tallbayes.proposals.preconditioned_walk import walk_scale
 from tallbayes.surrogate.expansion import Whitening
 from tallbayes.surrogate.polynomial import polynomial
@@ -48,14 +48,14 @@ class SurrogateSteps(Proposal):
     walk_scale: float | None = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.steps, int) and self.steps >= 3 and self.steps % 2 == 1):
+        if not (is_count(self.steps, 3) and self.steps % 2 == 1):
             raise InputError(
                 f"SurrogateSteps: steps={self.steps!r} must be 3, 5, 7, ...: two kinds of trial take "
                 "turns, and only a sequence that reads the same backwards is reversible."
             )
-        if not (isinstance(self.keep, int | float) and 0.0 <= self.keep < 1.0):
+        if not (is_number(self.keep) and 0.0 <= self.keep < 1.0):
             raise InputError(f"SurrogateSteps: keep={self.keep!r} must satisfy 0 <= keep < 1.")
-        if not (isinstance(self.walk_every, int) and self.walk_every >= 2):
+        if not is_count(self.walk_every, 2):
             raise InputError(
                 f"SurrogateSteps: walk_every={self.walk_every!r} must be a whole number, 2 or more: only walks "
                 "cross the border of the ball that surrogate steps stay in."
@@ -72,9 +72,9 @@ class SurrogateSteps(Proposal):
             1.0,
             np.zeros((0, 0)),
             False,
-            walk_every=self.walk_every,
+            walk_every=int(self.walk_every),
             walk_scale=scale,
-            inner=self.steps,
+            inner=int(self.steps),
             inner_keep=float(self.keep),
             inner_floor=DEEPEST,
         )

@@ -16,6 +16,12 @@ ENOUGH = {"mean": 0.1, "sd": 0.05, "tail": 0.15}
 standard deviation, 0.15 standard deviations in an end of the 95 % interval."""
 
 
+ERRORS = 3.5
+"""Monte Carlo standard errors that a departure must exceed beyond that, to count."""
+QUANTILE_ERROR = 2.7
+"""Standard error of a 2.5 % quantile of normal draws, in standard errors of their mean."""
+
+
 def laplace_check(tree: "DataTree") -> "pd.DataFrame":
     """Compare the exact posterior with the Gaussian approximation at the mode, coefficient by coefficient.
 
@@ -30,7 +36,7 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
         For each coefficient: how far its mean is from the mode (in Gaussian standard deviations), the ratio of
         the standard deviations, how far the two ends of the 95 % interval are from the Gaussian ones (in standard
         deviations), the Monte Carlo error of the mean in the same unit, and ``enough``: whether all of these are
-        small (0.1, 5 %, 0.15), so that the approximation would have done.
+        small (0.1, 5 %, 0.15, beyond what few draws explain), so that the approximation would have done.
     """
     import pandas as pd
     from scipy.special import ndtri
@@ -54,11 +60,13 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
         },
         index=names,
     )
+    # Errors of the sd and of the quantiles, from that of the mean: as for draws from a normal.
+    error = table["mcse"]
     table["enough"] = (
-        (table["mean_shift"].abs() < ENOUGH["mean"])
-        & ((table["sd_ratio"] - 1.0).abs() < ENOUGH["sd"])
-        & (table["shift_2.5%"].abs() < ENOUGH["tail"])
-        & (table["shift_97.5%"].abs() < ENOUGH["tail"])
+        (table["mean_shift"].abs() < ENOUGH["mean"] + ERRORS * error)
+        & ((table["sd_ratio"] - 1.0).abs() < ENOUGH["sd"] + ERRORS * error / np.sqrt(2.0))
+        & (table["shift_2.5%"].abs() < ENOUGH["tail"] + ERRORS * QUANTILE_ERROR * error)
+        & (table["shift_97.5%"].abs() < ENOUGH["tail"] + ERRORS * QUANTILE_ERROR * error)
     )
     return table
 
@@ -85,6 +93,8 @@ def verdict(tree: "DataTree") -> str:
         f"95 % interval off by {row['shift_2.5%']:+.2f} and {row['shift_97.5%']:+.2f} sd"
     )
     failing = int((~table["enough"]).sum())
+    if not float(table["mcse"].max()) * QUANTILE_ERROR < ENOUGH["tail"]:
+        return f"Too few effective draws to judge the Gaussian approximation; furthest off was {numbers}."
     if failing == 0:
         return f"The Gaussian approximation was enough for every coefficient; furthest off was {numbers}."
     return (

@@ -69,7 +69,7 @@ def sample(
         If a proved bound was found broken, so that the draws would not be exact.
     """
     if not isinstance(model, Regression):
-        raise InputError(f"sample: model={model!r} was given; expected a tb.Regression.")
+        raise InputError(f"sample: model is a {type(model).__name__}; expected a tb.Regression.")
     if kernel is not None and not isinstance(kernel, Kernel):
         raise InputError(f"sample: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
     counts = {"draws": draws, "chains": chains, "warmup": warmup, "threads": threads, "chunk": chunk}
@@ -94,7 +94,10 @@ def sample(
         "interrupted": int(interrupted),
         "seed": str(seeds.entropy),
     }
-    return build_tree(model, chosen, runs, attributes)
+    try:
+        return build_tree(model, chosen, runs, attributes)
+    except KeyboardInterrupt:  # every draw is made: a late Ctrl-C must not lose them
+        return build_tree(model, chosen, runs, attributes | {"interrupted": 1})
 
 
 def _run(runs: list[Chain], display: Progress, threads: int) -> bool:
@@ -104,18 +107,23 @@ def _run(runs: list[Chain], display: Progress, threads: int) -> bool:
             while active := [run for run in runs if not run.finished]:
                 # Leaving the block on an interrupt waits for the chunks under way, so no chain is torn.
                 list(pool.map(Chain.advance, active))
-                if violations := sum(run.state.violations for run in runs):
-                    raise ExactnessError(
-                        f"{violations} remainder(s) exceeded their proved bound: the draws would not be exact "
-                        "and are withheld. Please report the family and the data; "
-                        "tb.kernels.MetropolisHastings() needs no bounds."
-                    )
+                _refuse_violations(runs)
                 display.update([run.status() for run in runs])
     except KeyboardInterrupt:
+        _refuse_violations(runs)
         if min(run.kept for run in runs) == 0:
             raise
         return True
     return False
+
+
+def _refuse_violations(runs: list[Chain]) -> None:
+    """Raise if any chain has found a bound broken."""
+    if violations := sum(run.state.violations for run in runs):
+        raise ExactnessError(
+            f"{violations} remainder(s) exceeded their proved bound: the draws would not be exact and are "
+            "withheld. Please report the family and the data; tb.kernels.MetropolisHastings() needs no bounds."
+        )
 
 
 def _check_count(name: str, value: int | None, least: int) -> None:

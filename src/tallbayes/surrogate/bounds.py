@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.checks import is_number
 from tallbayes.compiled import compiled
 from tallbayes.errors import InputError
 from tallbayes.models import Regression
@@ -112,7 +113,7 @@ class Local:
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        if self.radius is not None and not self.radius > 0.0:
+        if self.radius is not None and not (is_number(self.radius) and self.radius > 0.0):
             raise InputError(f"Local: radius={self.radius!r} must be positive, or None to have it chosen.")
 
     def row_bounds(
@@ -136,7 +137,7 @@ class Local:
         tuple of (ndarray, float)
             psi, one number for each row, and the radius.
         """
-        radius = self.radius if self.radius is not None else default_radius(model.n, model.d)
+        radius = float(self.radius) if self.radius is not None else default_radius(model.n, model.d)
         critical = model.family.critical_points(order + 1)
         psi = np.empty(model.n)
         model.source.map_parts(

@@ -202,6 +202,11 @@ def _refuse_dependent_columns(model: Regression, hessian: Matrix) -> None:
                 "posterior does not exist. Drop the column, or give a proper prior, e.g. "
                 "prior=tb.priors.Normal(0, 2.5)."
             )
+        if np.any(model.gaussian_prior.precision):
+            raise NoModeError(
+                f"The columns {columns} are so nearly dependent ({model.n} rows) that the prior disappears beside "
+                "them in double precision. Drop one, or centre one whose mean is far larger than its spread."
+            )
         raise NoModeError(
             f"The columns {columns} are linearly dependent, to rounding ({model.n} rows), and the prior is "
             "flat along their combination, so the posterior does not exist. Drop one of them (centre one whose "
