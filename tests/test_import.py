@@ -79,6 +79,7 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
     in_the_way = tmp_path / "file"
     in_the_way.touch()
     monkeypatch.setenv("TALLBAYES_CACHE_DIR", str(in_the_way))
+    (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     assert tmp_path / "temporary" in compiled.cache_directory().parents
 
