@@ -182,11 +182,11 @@ def run_chunk(
                         if step.size == 0:
                             exposure += rate
         if pending != IDLE and clock < pending:
-            shift(whitening, z, move)
-            shift(whitening, proposed, other)
             factor = state_factor(bound, whitening, z, distance, proposed, proposed_distance)
             far = max(distance, proposed_distance)
             if step.size == 0:
+                shift(whitening, z, move)
+                shift(whitening, proposed, other)
                 accept, clock, pending, rows, broken = thin(
                     target,
                     curve,
@@ -224,6 +224,7 @@ def run_chunk(
                     row_alias,
                     codes,
                     step,
+                    whitening,
                     factor,
                     far,
                     z,

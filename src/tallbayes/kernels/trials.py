@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
 from tallbayes.kernels.target import Target, rounding_floor, row_intensity
-from tallbayes.surrogate.alias import draw_row
+from tallbayes.surrogate.alias import draw_row, uniform_index
+from tallbayes.surrogate.bounds import shift
 from tallbayes.surrogate.sketch import sketch_error, sketch_products, sketch_ratio
 
 Vector = NDArray[np.float64]
@@ -86,6 +87,7 @@ def thin_by_sketch(
     alias: NDArray[np.int64],
     codes: NDArray[np.int8],
     step: Single,
+    whitening: NDArray[np.float64],
     factor: float,
     far: float,
     z: Vector,
@@ -127,10 +129,17 @@ def thin_by_sketch(
         while count < BATCH and clock < pending:
             pending -= clock
             clock = rng.standard_exponential()
-            batch[count] = draw_row(keep, alias, rng)
+            batch[count] = uniform_index(keep.size, rng)
+            chances[count] = rng.random()
             uniforms[count] = rng.random()
             count += 1
         events += count
+        # Rows by their alias in a loop of its own, and without a branch: a guess that waits for memory to be proved
+        # wrong would make every wait a wait in line.
+        for b in range(count):
+            i = batch[b]
+            kept, other_row = keep[i], alias[i]
+            batch[b] = i if chances[b] < kept else other_row
         for b in range(count):
             i = batch[b]
             here, there, between = sketch_products(codes, i, single, other_single, change_single)
@@ -141,6 +150,9 @@ def thin_by_sketch(
             if uniforms[b] >= chances[b]:
                 continue
             i = batch[b]
+            if looked == 0:
+                shift(whitening, z, move)
+                shift(whitening, proposed, other)
             looked += 1
             limit = factor * psi[i]
             intensity = row_intensity(curve, order, X, y, weight, offset, centre, i, move, other)

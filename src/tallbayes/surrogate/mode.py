@@ -164,7 +164,12 @@ def _least_squares(source: ArraySource, model: Regression) -> Vector:
     X = rows.X[first].astype(np.float64)
     target = model.family.starting_predictor(rows.y[first])
     target = target - (rows.offset if rows.offset.size == 1 else rows.offset[first])
-    return np.asarray(np.linalg.lstsq(X, target, rcond=1e-8)[0], dtype=np.float64)
+    # Normal equations on scaled columns, with a ridge for those that depend on others: a start need not be exact.
+    scale = np.sqrt(np.mean(X**2, axis=0))
+    scale[scale == 0.0] = 1.0
+    X /= scale
+    ridge = 1e-8 * X.shape[0] * np.eye(X.shape[1])
+    return np.asarray(np.linalg.solve(X.T @ X + ridge, X.T @ target) / scale, dtype=np.float64)
 
 
 def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | None:
@@ -253,4 +258,6 @@ def _recedes(model: Regression, step: Vector) -> bool:
         slope[moving] = slopes[moving] * change[moving]
         largest = max(largest, float(np.max(np.abs(change))))
         steepest = max(steepest, float(np.max(slope)))
+        if steepest > 1e-3 * largest and first + BLOCK < model.n:
+            return False  # some row clearly rises: no need to look at the others
     return largest >= 1e-3 and steepest <= 1e-6 * largest
