@@ -127,9 +127,12 @@ def test_interrupt_before_the_first_draw_is_raised(model, monkeypatch):
 def test_ctrl_c_in_a_real_process():
     script = textwrap.dedent(
         """
+        import signal
         import numpy as np
         import tallbayes as tb
 
+        # A shell's background jobs ignore SIGINT, and so do their children.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         rng = np.random.default_rng(1)
         X = rng.standard_normal((2000, 2))
         y = rng.random(2000) < 0.5
