@@ -246,18 +246,18 @@ def _recedes(model: Regression, step: Vector) -> bool:
     """
     rows, curve = model.source.rows, model.family.curve
     falling, rising = jet(curve, -np.inf)[0], jet(curve, np.inf)[0]
-    largest = steepest = 0.0
+    change = np.concatenate([-(rows.X[i : i + BLOCK] @ step) for i in range(0, model.n, BLOCK)])
+    if rows.weight.size > 1:
+        change[rows.weight == 0.0] = 0.0
+    largest = float(np.max(np.abs(change)))
+    if largest < 1e-3:
+        return False
     for first in range(0, model.n, BLOCK):
         part = slice(first, first + BLOCK)
-        counts = rows.weight[part] > 0.0 if rows.weight.size > 1 else np.True_
-        change = -(rows.X[part] @ step) * counts
         m, s, _, l = coefficients(curve, rows.y[part])
-        moving = change != 0.0
-        slope = np.zeros(change.size)
-        slopes = np.broadcast_to(m * s * np.where(s * change > 0.0, rising, falling) + l, change.shape)
-        slope[moving] = slopes[moving] * change[moving]
-        largest = max(largest, float(np.max(np.abs(change))))
-        steepest = max(steepest, float(np.max(slope)))
-        if steepest > 1e-3 * largest and first + BLOCK < model.n:
-            return False  # some row clearly rises: no need to look at the others
-    return largest >= 1e-3 and steepest <= 1e-6 * largest
+        moving = change[part] != 0.0
+        far = np.where(s * change[part] > 0.0, rising, falling)
+        slopes = np.broadcast_to(m * s * far + l, moving.shape)
+        if np.any(slopes[moving] * change[part][moving] > 1e-6 * largest):
+            return False  # some row rises: no need to look at the others
+    return True
