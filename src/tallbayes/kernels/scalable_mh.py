@@ -109,7 +109,8 @@ def default_proposal(expansion: Expansion, radius: float, n: int) -> Proposal:
     evaluate_columns(polynomial(np.zeros(d), cubic=cubic), z, values)
     if np.std(values) > SKEWED or 3.0 * steepest_fall(cubic, d) * radius > 1.0:
         return SurrogateSteps(walk_every=min(walk_every, 16))
-    return CrankNicolson(rho=0.0, walk_every=walk_every)
+    nearly_gaussian = n > 20_000 and np.std(values) < SKEWED / 2.5
+    return CrankNicolson(rho=0.0, walk_every=512 if nearly_gaussian else walk_every)
 
 
 def prepare_thinning(
