@@ -57,7 +57,9 @@ def compare(chain, steps, seed):
     else:
         np.testing.assert_array_equal(draws.rows_touched, expected.rows_touched)
     np.testing.assert_array_equal(draws.full_pass, expected.full_pass)
-    np.testing.assert_allclose(draws.z, expected.z, rtol=0, atol=1e-12)
+    # A walk adds up its roundings: a few units in the last place for each step.
+    rounding = 1e-12 + 4.0 * np.finfo(float).eps * draws.accepted.size
+    np.testing.assert_allclose(draws.z, expected.z, rtol=0, atol=rounding)
     assert state.violations == 0
     # The run was worth comparing: both decisions were made, and rows looked at.
     assert 0.02 < np.mean(draws.accepted) < 1.0
