@@ -5,6 +5,7 @@ coordinates, the proposals as Normal(A theta + b, C). Potentials and their diffe
 precision, so that remainders may be taken as plain differences.
 """
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -157,24 +158,40 @@ def global_constants(problem, order):
     return problem.weights * supremum * size / math.factorial(order + 1)
 
 
-def local_constants(problem, order, radius):
-    """w_i C_i a_i^(k+1) / (k+1)!, C_i by a grid search that is refined around its best point."""
+def local_extremes(problem, order, radius):
+    """Largest and least derivative of order k + 1 over the interval of each row, by a grid that is refined."""
     key = (order, radius)
     if key in problem.memo:
         return problem.memo[key]
     a = np.linalg.norm(problem.X @ problem.unwhiten, axis=1)
     eta = np.float64(problem.predictor(problem.centre)[0])
-    best = np.zeros(problem.n)
-    for i in range(problem.n):
-        low, high = eta[i] - radius * a[i], eta[i] + radius * a[i]
+    found = np.empty((2, problem.n))
+    for i, (row, sign) in itertools.product(range(problem.n), enumerate((1.0, -1.0))):
+        low, high, best = eta[i] - radius * a[i], eta[i] + radius * a[i], -math.inf
         for _ in range(4):
             grid = np.linspace(low, high, 2001)
-            values = np.abs(problem.rows.derivatives(problem.y[i], grid)[order + 1])
+            values = sign * problem.rows.derivatives(problem.y[i], grid)[order + 1]
             at = int(np.argmax(values))
-            best[i] = max(best[i], float(values[at]))
+            best = max(best, float(values[at]))
             low, high = grid[max(at - 1, 0)], grid[min(at + 1, 2000)]
-    problem.memo[key] = problem.weights * best * a ** (order + 1) / math.factorial(order + 1)
-    return problem.memo[key]
+        found[row, i] = best
+    problem.memo[key] = found
+    return found
+
+
+def local_constants(problem, order, radius):
+    """w_i C_i a_i^(k+1) / (k+1)!, C_i the largest absolute derivative over the interval of row i."""
+    a = np.linalg.norm(problem.X @ problem.unwhiten, axis=1)
+    best = np.max(local_extremes(problem, order, radius), axis=0)
+    return problem.weights * best * a ** (order + 1) / math.factorial(order + 1)
+
+
+def local_shares(problem, order, radius):
+    """What a remainder can use of its constant by rising, and by falling; even derivatives only tell them apart."""
+    if order % 2 == 0:
+        return np.ones((2, problem.n))
+    extremes = local_extremes(problem, order, radius)
+    return np.maximum(extremes, 0.0) / np.max(extremes, axis=0)
 
 
 class Rule(NamedTuple):
@@ -189,6 +206,21 @@ class Rule(NamedTuple):
         if self.radius is None:
             return global_constants(problem, self.order)
         return local_constants(problem, self.order, self.radius)
+
+    def shares(self, problem):
+        """Shares of psi for rises and for falls, (2, rows)."""
+        if self.radius is None:
+            return np.ones((2, problem.n))
+        return local_shares(problem, self.order, self.radius)
+
+    def kinds(self, problem, theta, other):
+        """Parts of phi for one pair: rises, falls, the step as a whole."""
+        k = self.order
+        whole = float(self.factor(problem, theta[None], other[None])[0])
+        parts = np.linalg.norm(problem.z(np.stack([other, theta])), axis=1) ** (k + 1)
+        if self.radius is None or k == 0 or whole < parts.sum() * (1 - 1e-13):  # the smaller bound is the second
+            return 0.0, 0.0, whole
+        return float(parts[0]), float(parts[1]), 0.0
 
     def factor(self, problem, theta, other):
         """phi(theta, theta') of each pair of points; infinite outside the ball."""
@@ -293,11 +325,22 @@ def acceptance(problem, rule, proposal, theta, other):
     return Acceptance(plain, first - rest, rule.rate(problem, theta, other))
 
 
+def remainders(problem, order, theta):
+    """r_i at each point, (points, rows)."""
+    constant = problem.row_potentials(problem.centre)
+    return problem.row_potentials(theta) - problem.row_expansions(theta, order) - constant
+
+
 def intensities(problem, order, theta, other):
     """lambda_i of each pair, (pairs, rows)."""
-    old = problem.row_potentials(theta) - problem.row_expansions(theta, order)
-    new = problem.row_potentials(other) - problem.row_expansions(other, order)
-    return np.maximum(new - old, 0)
+    return np.maximum(remainders(problem, order, other) - remainders(problem, order, theta), 0)
+
+
+def intensities_by_kind(problem, order, theta, other):
+    """lambda_i of one pair as rises, as falls, and whole: (3, rows)."""
+    whole = intensities(problem, order, theta, other)[0]
+    rises = np.minimum(whole, np.maximum(remainders(problem, order, other)[0], 0))
+    return np.stack([rises, whole - rises, whole])
 
 
 def uniform_index(n, rng):
@@ -374,6 +417,9 @@ def replay(problem, rule, proposal, table, z, rng, steps, batch=1):
     plain = rule.order is None
     clock = math.inf if plain else rng.standard_exponential()
     psi = np.zeros(n) if plain else rule.constants(problem)
+    shares = np.ones((3, n))
+    if not plain:
+        shares[:2] = rule.shares(problem)
     total = float(np.sum(psi))
     theta = problem.theta(z)[0]
     noise = _Noise(rng, d)
@@ -406,18 +452,22 @@ def replay(problem, rule, proposal, table, z, rng, steps, batch=1):
             accept = change < 1e-11 or rng.standard_exponential() > change
             left = factor * total
             if accept and clock < left:
-                intensity = intensities(problem, order, *pair)[0]
+                intensity = intensities_by_kind(problem, order, *pair)
+                parts = rule.kinds(problem, theta, other)
                 while accept and clock < left:
-                    events = []
+                    events, seen = [], []
                     while len(events) < batch and clock < left:
                         left -= clock
                         clock = rng.standard_exponential()
                         i = uniform_index(n, rng)
                         if not rng.random() < table[0][i]:
                             i = int(table[1][i])
-                        events.append(rng.random() * factor * psi[i] < intensity[i])
+                        uniform = rng.random()
+                        kind = 2 if parts[2] > 0 else 0 if left >= total * parts[1] else 1
+                        seen.append(uniform < shares[kind, i])
+                        events.append(uniform * parts[kind] * psi[i] < intensity[kind, i])
                     accept = not any(events)
-                    looked += events.index(True) + 1 if any(events) else len(events)
+                    looked += sum(seen[: events.index(True) + 1] if any(events) else seen)
                     if any(events) and len(events) < batch:
                         clock -= left  # the clock was seen to outlast the step
             if accept:

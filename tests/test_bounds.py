@@ -245,8 +245,8 @@ def test_a_bound_that_is_too_small_stops_the_run(order, monkeypatch):
     honest = tb.bounds.Local.row_bounds
 
     def halved(self, *arguments, **options):
-        psi, radius = honest(self, *arguments, **options)
-        return psi / 2.0, radius
+        found = honest(self, *arguments, **options)
+        return found._replace(psi=found.psi / 2.0)
 
     monkeypatch.setattr(tb.bounds.Local, "row_bounds", halved)
     rng = np.random.default_rng(8)

@@ -107,6 +107,26 @@ def force(setting, seed):
     return _forced(b, setting, z, other, forth, back, rows, at)
 
 
+def expected_looks(b, theta, other, weight, inflate):
+    """Rows looked at in a step that the surrogate accepts, over the weight.
+
+    Rises come first, then falls, or else whole steps. Looks come at the rate that shares leave; the step ends with
+    the first rejection, and these come at the rate of the intensities.
+    """
+    psi, shares = b.rule.constants(b.problem), np.ones((3, b.problem.n))
+    shares[:2] = b.rule.shares(b.problem)
+    intensity = oracle.intensities_by_kind(b.problem, b.rule.order, theta[None], other[None])
+    looks, alive = 0.0, 1.0
+    for kind, part in enumerate(b.rule.kinds(b.problem, theta, other)):
+        if part > 0.0:
+            gone = weight * float(intensity[kind].sum())
+            looks += (
+                alive * part * inflate * float(psi @ shares[kind]) * (-math.expm1(-gone) / gone if gone else 1.0)
+            )
+            alive *= math.exp(-gone)
+    return looks
+
+
 def _forced(b, setting, z, other, forth, back, rows, at):
     """Put the pair number `at` in place, with the weights and the bounds that the setting asks for."""
     weight = 0.7 / rows[0][at] if setting.near else 1.0
@@ -119,14 +139,13 @@ def _forced(b, setting, z, other, forth, back, rows, at):
     data = target.rows._replace(weight=b.problem.weights * weight)
     prepared = dataclasses.replace(b.prepared, target=target._replace(rows=data, bound=bound, sampler=sampler))
     probability, looks = [], []
-    for side, total in zip((forth, back), rows, strict=True):
+    ends = b.problem.theta(z[at])[0], b.problem.theta(other[at])[0]
+    for side, total, pair in zip((forth, back), rows, (ends, ends[::-1]), strict=True):
         first = float(side.factorised[at]) + total[at]
         thinned = rate < limit
         probability.append(math.exp(first - weight * total[at] if thinned else float(side.plain[at])))
-        # Events come at the rate; the step ends with the first that rejects, these come at the rate of all rows.
-        gone = weight * total[at]
-        events = rate * inflate * (-math.expm1(-gone) / gone if gone > 0 else 1.0)
-        looks.append(math.exp(first) * events if thinned else float(b.problem.n))
+        seen = math.exp(first) * weight * expected_looks(b, *pair, weight, inflate)
+        looks.append(seen if thinned else float(b.problem.n))
     return Forced(prepared, np.array([z[at], other[at]]), tuple(probability), tuple(looks), rate * inflate)
 
 

@@ -23,7 +23,7 @@ CHAINS = [
     ("student-ends", "SMH2-local", "antithetic", 37.0, 4.0),
     ("student-normal", "SMH2-local", "preconditioned", math.inf, 3.0),
     ("logistic-normal", "SMH3-local", "independent", 20.0, 4.0),
-    ("logistic-flat", "SMH3-global", "crank-nicolson", 50.0, None),
+    ("logistic-flat", "SMH3-global", "crank-nicolson", 25.0, None),
     ("student-flat", "SMH3-local", "walk", math.inf, 4.0),
     ("logistic-normal", "MH", "walks-between", math.inf, None),
     ("logistic-normal", "SMH2-local", "walks-between", 40.0, 3.0),

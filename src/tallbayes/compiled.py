@@ -74,10 +74,10 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_sum(function: Function) -> Function:
-    """Compile a sum over rows, free to reorder additions so that it uses SIMD.
+    """Compile a sum, free to reorder additions and to fuse them with products, so that it uses SIMD well.
 
-    Reordering changes a sum by rounding only. It is used where a bound is decided in one place, the sketch, whose
-    error bound holds for every order of additions.
+    That changes a sum by rounding only. It is used for the sketch, whose error bound holds for every order of
+    additions, and for the cubic.
     """
     with _package_cache():
         return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})(

@@ -12,7 +12,7 @@ from tallbayes.kernels.state import State
 from tallbayes.kernels.target import Target
 from tallbayes.models import Regression
 from tallbayes.proposals.affine import AffineProposal
-from tallbayes.surrogate.alias import RowSampler
+from tallbayes.surrogate.alias import WHOLE, RowSampler
 from tallbayes.surrogate.basis import Basis
 from tallbayes.surrogate.bounds import Bound
 from tallbayes.surrogate.expansion import Whitening
@@ -48,4 +48,6 @@ class Kernel(ABC):
 def no_rows() -> tuple[Bound, RowSampler]:
     """Return the bound and sampler of a kernel that never draws single rows."""
     empty = np.zeros(0)
-    return Bound(True, 0, 0.0, np.inf, np.inf), RowSampler(empty, empty, np.zeros(0, dtype=np.int64))
+    return Bound(True, 0, 0.0, 0.0, 0.0, np.inf, np.inf), RowSampler(
+        empty, empty, np.zeros(0, dtype=np.int64), WHOLE
+    )

@@ -16,7 +16,7 @@ from tallbayes.surrogate.alias import row_sampler
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.bounds import Bound, Global, Local, default_radius
 from tallbayes.surrogate.expansion import Expansion, expand
-from tallbayes.surrogate.polynomial import evaluate_columns, polynomial, steepest_fall, subtract
+from tallbayes.surrogate.polynomial import WIDTH, evaluate_columns, polynomial, steepest_fall, subtract
 from tallbayes.surrogate.sketch import draw_sketch, no_sketch
 
 
@@ -104,9 +104,10 @@ def default_proposal(expansion: Expansion, radius: float, n: int) -> Proposal:
         # Steps to the other side make up for the draws that a rejection repeats.
         return CrankNicolson(rho=0.04, antithetic=True, walk_every=walk_every)
     d = expansion.surrogate.linear.size
-    values = np.empty(512)
-    z = np.random.default_rng(0).standard_normal((d, values.size))
-    evaluate_columns(polynomial(np.zeros(d), cubic=cubic), z, values)
+    values = np.empty((8, WIDTH))
+    rng = np.random.default_rng(0)
+    for part in values:
+        evaluate_columns(polynomial(np.zeros(d), cubic=cubic), rng.standard_normal((d, WIDTH)), part)
     if np.std(values) > SKEWED or 3.0 * steepest_fall(cubic, d) * radius > 1.0:
         return SurrogateSteps(walk_every=min(walk_every, 16))
     nearly_gaussian = n > 20_000 and np.std(values) < SKEWED / 2.5
@@ -128,10 +129,11 @@ def prepare_thinning(
     """Return what every thinning kernel needs, for an expansion of the given order."""
     mode, whitening = basis or find_basis(model, threads=threads)
     expansion = expand(model, whitening, order, threads=threads)
-    psi, radius = bound.row_bounds(model, whitening, order, threads=threads)
+    psi, shares, radius = bound.row_bounds(model, whitening, order, threads=threads)
     proposal = proposal or default_proposal(expansion, min(radius, default_radius(model.n, model.d)), model.n)
     move, reference = proposal.plan(whitening, model.n)
     limit = float(model.n) if truncation is None else float(truncation)
+    used = np.sum(psi) * shares[0] if shares.shape[0] == 1 else psi @ shares
     target = Target(
         model.source.rows,
         model.family.curve,
@@ -139,8 +141,8 @@ def prepare_thinning(
         whitening.matrix,
         subtract(expansion.surrogate, reference),
         subtract(expansion.prior, reference),
-        Bound(bound.local, order, float(np.sum(psi)), radius, limit),
-        row_sampler(psi),
+        Bound(bound.local, order, float(np.sum(psi)), float(used[0]), float(used[1]), radius, limit),
+        row_sampler(psi, shares),
         draw_sketch(model, whitening, threads=threads) if sketch else no_sketch(),
     )
     plan = {

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
+from tallbayes.surrogate.polynomial import WIDTH
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-BLOCK = 64
+BLOCK = WIDTH
 """Steps whose normal random numbers are drawn at once."""
 
 IDLE = -1.0

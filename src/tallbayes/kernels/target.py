@@ -10,8 +10,8 @@ from tallbayes.families.curve import coefficients
 from tallbayes.sources.rows import Rows, dot_row, entry
 from tallbayes.sources.sums import sum_potential_difference
 from tallbayes.sources.whitened import predictor_at
-from tallbayes.surrogate.alias import RowSampler
-from tallbayes.surrogate.bounds import Bound, distance_from_centre, shift, state_factor
+from tallbayes.surrogate.alias import RowSampler, share_of
+from tallbayes.surrogate.bounds import Bound, distance_from_centre, event_factors, shift, state_factor
 from tallbayes.surrogate.polynomial import Polynomial, evaluate
 from tallbayes.surrogate.remainder import remainder, remainder_rounding
 from tallbayes.surrogate.sketch import Sketch, no_sketch
@@ -48,6 +48,37 @@ def theta_at(target: Target, z: Vector, theta: Vector) -> None:
 
 
 @compiled
+def row_remainders(
+    curve: Any,
+    order: int,
+    X: NDArray[Any],
+    y: Vector,
+    weight: Vector,
+    offset: Vector,
+    centre: Vector,
+    i: int,
+    move: Vector,
+    other: Vector,
+) -> tuple[float, float]:
+    """Return r_i at centre + move and at centre + other (order 0: only their difference means anything)."""
+    m, s, c, l = coefficients(curve, y[i])
+    at_centre = 0.0
+    old = 0.0
+    new = 0.0
+    for j in range(centre.size):
+        x = np.float64(X[i, j])
+        at_centre += x * centre[j]
+        old += x * move[j]
+        new += x * other[j]
+    t = s * (at_centre + entry(offset, i)) + c
+    before, after = m * remainder(curve, t, s * old, order), m * remainder(curve, t, s * new, order)
+    if order == 0:
+        before, after = before + l * old, after + l * new
+    w = entry(weight, i)
+    return w * before, w * after
+
+
+@compiled
 def row_intensity(
     curve: Any,
     order: int,
@@ -61,20 +92,26 @@ def row_intensity(
     other: Vector,
 ) -> float:
     """Return lambda_i: how fast row i rejects a step from centre + move to centre + other."""
-    m, s, c, l = coefficients(curve, y[i])
-    at_centre = 0.0
-    old = 0.0
-    new = 0.0
-    for j in range(centre.size):
-        x = np.float64(X[i, j])
-        at_centre += x * centre[j]
-        old += x * move[j]
-        new += x * other[j]
-    t = s * (at_centre + entry(offset, i)) + c
-    change = m * (remainder(curve, t, s * new, order) - remainder(curve, t, s * old, order))
-    if order == 0:
-        change += l * (new - old)
-    return max(0.0, entry(weight, i) * change)
+    before, after = row_remainders(curve, order, X, y, weight, offset, centre, i, move, other)
+    return max(0.0, after - before)
+
+
+RISE, FALL, STEP = 0, 1, 2
+"""Kinds of events: for a remainder that rises to z', for one that falls from z, and for the step as a whole."""
+
+
+@compiled
+def intensity_of(kind: int, before: float, after: float) -> float:
+    """Return the part of lambda_i = max(0, after - before) that events of a kind account for.
+
+    A rise is at most the positive part of the remainder at z', a fall at most the negative part of that at z, and
+    together they are lambda_i.
+    """
+    intensity = max(0.0, after - before)
+    if kind == STEP:
+        return intensity
+    rise = min(intensity, max(0.0, after))
+    return rise if kind == RISE else intensity - rise
 
 
 @compiled
@@ -151,8 +188,8 @@ def step_rate(target: Target, z: Vector, other: Vector) -> float:
 def log_acceptance(target: Target, z: Vector, other: Vector) -> float:
     """Return the log of the probability that a step from z to other is accepted, by enumeration of all rows.
 
-    The same parts as the kernel's, in expectation: log a0 - rate * sum_i p_i min(1, lambda_i / bar lambda_i),
-    with p_i what the alias table really draws. For tests and diagnosis.
+    The same parts as the kernel's, in expectation: log a0 - rate * sum_i p_i min(share_i, lambda_i / bar lambda_i)
+    for each kind of event, with p_i what the alias table really draws. For tests and diagnosis.
     """
     bound, rows = target.bound, target.rows
     rate = step_rate(target, z, other)
@@ -171,12 +208,18 @@ def log_acceptance(target: Target, z: Vector, other: Vector) -> float:
     new = np.empty(d)
     shift(target.whitening, z, move)
     shift(target.whitening, other, new)
+    distance = distance_from_centre(bound, target.whitening, z)
+    other_distance = distance_from_centre(bound, target.whitening, other)
+    before, after, between = event_factors(bound, target.whitening, z, distance, other, other_distance)
     for i in range(n):
         if drawn[i] > 0.0:
-            limit = rate / bound.total * target.sampler.psi[i]
-            intensity = row_intensity(
+            old_remainder, new_remainder = row_remainders(
                 target.curve, bound.order, rows.X, rows.y, rows.weight, rows.offset, target.centre, i, move, new
             )
-            if limit > 0.0:
-                total -= rate * drawn[i] * min(1.0, intensity / limit)
+            for kind in range(3):
+                limit = (after, before, between)[kind] * target.sampler.psi[i]
+                share = share_of(target.sampler.shares, kind, i)
+                if limit > 0.0:
+                    chance = min(share, intensity_of(kind, old_remainder, new_remainder) / limit)
+                    total -= bound.total * (after, before, between)[kind] * drawn[i] * chance
     return total

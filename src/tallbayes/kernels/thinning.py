@@ -2,7 +2,8 @@
 
 A step from z to z' is accepted with probability a0 * exp(-sum_i lambda_i). a0 is one Bernoulli trial on the
 surrogate; the product over rows is thinned from a Poisson process of rate bar lambda >= sum_i lambda_i: an
-event draws row i with probability psi_i / Psi and rejects with probability lambda_i / bar lambda_i.
+event draws row i with probability psi_i / Psi and rejects with probability lambda_i / bar lambda_i. Events come in
+kinds (`RISE`, `FALL`, `STEP`): a part of the rate each, with its part of lambda_i.
 
 The events come from one exponential clock per chain. A step consumes bar lambda of it; while the clock has
 less left than the step has still to consume, an event falls into the step and the clock is drawn anew. By
@@ -19,7 +20,7 @@ from tallbayes.kernels.state import BLOCK, IDLE, Draws, State
 from tallbayes.kernels.target import Target, full_log_ratio
 from tallbayes.kernels.trials import BATCH, thin, thin_by_sketch
 from tallbayes.proposals.affine import AffineProposal, propose
-from tallbayes.surrogate.bounds import distance_from_centre, shift, state_factor
+from tallbayes.surrogate.bounds import distance_from_centre, event_factors, shift, state_factor
 from tallbayes.surrogate.polynomial import LANES, evaluate, evaluate_parts
 
 Vector = NDArray[np.float64]
@@ -64,7 +65,7 @@ def run_chunk(
     X, y, weight, offset = target.rows
     curve, centre, whitening, bound = target.curve, target.centre, target.whitening, target.bound
     linear, isotropic, quadratic, _, padded, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
-    psi, row_keep, row_alias = target.sampler
+    psi, row_keep, row_alias, shares = target.sampler
     codes, step = target.sketch
     keep, drift, scale, _, _, walk_every, walk_scale, inner, _, _ = proposal
     out_z, out_accepted, out_rows, out_full = draws
@@ -86,7 +87,8 @@ def run_chunk(
     single = np.zeros(codes.shape[1], dtype=np.float32)
     other_single = np.zeros(codes.shape[1], dtype=np.float32)
     change_single = np.zeros(codes.shape[1], dtype=np.float32)
-    batch, uniforms, chances = np.empty(BATCH, dtype=np.int64), np.empty(BATCH), np.empty(BATCH)
+    batch, kinds = np.empty(BATCH, dtype=np.int64), np.empty(BATCH, dtype=np.int64)
+    uniforms, chances = np.empty(BATCH), np.empty(BATCH)
     done = 0
     work = 0
     while done < out_accepted.size and work < budget:
@@ -180,14 +182,17 @@ def run_chunk(
                     if accept:
                         pending = rate
                         if step.size == 0:
-                            exposure += rate
+                            before, after, between = event_factors(
+                                bound, whitening, z, distance, proposed, proposed_distance
+                            )
+                            exposure += bound.rising * after + bound.falling * before + bound.total * between
         if pending != IDLE and clock < pending:
-            factor = state_factor(bound, whitening, z, distance, proposed, proposed_distance)
+            before, after, between = event_factors(bound, whitening, z, distance, proposed, proposed_distance)
             far = max(distance, proposed_distance)
             if step.size == 0:
                 shift(whitening, z, move)
                 shift(whitening, proposed, other)
-                accept, clock, pending, rows, broken = thin(
+                accept, clock, pending, rows, broken, events = thin(
                     target,
                     curve,
                     bound.order,
@@ -199,7 +204,11 @@ def run_chunk(
                     psi,
                     row_keep,
                     row_alias,
-                    factor,
+                    shares,
+                    bound.total,
+                    before,
+                    after,
+                    between,
                     far,
                     move,
                     other,
@@ -208,7 +217,7 @@ def run_chunk(
                     budget - work,
                     rng,
                 )
-                work += rows
+                work += events
             else:
                 accept, clock, pending, rows, broken, events, expected = thin_by_sketch(
                     target,
@@ -222,10 +231,14 @@ def run_chunk(
                     psi,
                     row_keep,
                     row_alias,
+                    shares,
                     codes,
                     step,
                     whitening,
-                    factor,
+                    bound.total,
+                    before,
+                    after,
+                    between,
                     far,
                     z,
                     proposed,
@@ -235,6 +248,7 @@ def run_chunk(
                     other_single,
                     change_single,
                     batch,
+                    kinds,
                     uniforms,
                     chances,
                     clock,
@@ -261,7 +275,7 @@ def run_chunk(
         out_rows[done] = looked
         out_full[done] = full
         done += 1
-    after = State(
+    end = State(
         z,
         value,
         distance,
@@ -279,4 +293,4 @@ def run_chunk(
         turn,
         exposure,
     )
-    return after, done
+    return end, done

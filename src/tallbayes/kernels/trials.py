@@ -10,10 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.kernels.target import Target, rounding_floor, row_intensity
-from tallbayes.surrogate.alias import draw_row, uniform_index
+from tallbayes.kernels.target import FALL, RISE, STEP, Target, intensity_of, rounding_floor, row_remainders
+from tallbayes.surrogate.alias import draw_row, share_of, uniform_index
 from tallbayes.surrogate.bounds import shift
-from tallbayes.surrogate.sketch import sketch_error, sketch_products, sketch_ratio
+from tallbayes.surrogate.sketch import (
+    one_sided_ratio,
+    sketch_error,
+    sketch_product,
+    sketch_products,
+    sketch_ratio,
+)
 
 Vector = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -31,6 +37,14 @@ def exceeds(
 
 
 @compiled
+def kind_of(pending: float, total: float, before: float, after: float) -> int:
+    """Return the kind of the event that leaves `pending` of the rate: first come rises, then falls."""
+    if before + after == 0.0:
+        return STEP
+    return RISE if pending >= total * before and after > 0.0 else FALL
+
+
+@compiled
 def thin(
     target: Target,
     curve: Any,
@@ -43,7 +57,11 @@ def thin(
     psi: Vector,
     keep: Vector,
     alias: NDArray[np.int64],
-    factor: float,
+    shares: Single,
+    total: float,
+    before: float,
+    after: float,
+    between: float,
     far: float,
     move: Vector,
     other: Vector,
@@ -51,25 +69,31 @@ def thin(
     pending: float,
     budget: int,
     rng: np.random.Generator,
-) -> tuple[bool, float, float, int, int]:
+) -> tuple[bool, float, float, int, int, int]:
     """Go through the events of a step, (P) Algorithm 1, until one rejects, none is left, or the budget is spent.
 
-    Returns whether no row rejected, the clock, the rate still pending, the rows looked at, and broken bounds.
+    Returns whether no row rejected, the clock, the rate still pending, the rows looked at, broken bounds, events.
     """
     accept = True
-    looked = 0
-    violations = 0
-    while accept and clock < pending and looked < budget:
+    looked, events, violations = 0, 0, 0
+    while accept and clock < pending and events < budget:
         pending -= clock
         clock = rng.standard_exponential()
         i = draw_row(keep, alias, rng)
+        uniform = rng.random()
+        events += 1
+        kind = kind_of(pending, total, before, after)
+        share = share_of(shares, kind, i)
+        if uniform >= share:
+            continue
         looked += 1
-        limit = factor * psi[i]
-        intensity = row_intensity(curve, order, X, y, weight, offset, centre, i, move, other)
-        if intensity > limit and exceeds(target, i, intensity, limit, far, move, other):
+        limit = (after if kind == RISE else before if kind == FALL else between) * psi[i]
+        old, new = row_remainders(curve, order, X, y, weight, offset, centre, i, move, other)
+        intensity = intensity_of(kind, old, new)
+        if intensity > limit * share and exceeds(target, i, intensity, limit * share, far, move, other):
             violations += 1
-        accept = not rng.random() * limit < intensity
-    return accept, clock, pending, looked, violations
+        accept = not uniform * limit < intensity
+    return accept, clock, pending, looked, violations, events
 
 
 @compiled
@@ -85,10 +109,14 @@ def thin_by_sketch(
     psi: Vector,
     keep: Vector,
     alias: NDArray[np.int64],
+    shares: Single,
     codes: NDArray[np.int8],
     step: Single,
     whitening: NDArray[np.float64],
-    factor: float,
+    total: float,
+    before: float,
+    after: float,
+    between: float,
     far: float,
     z: Vector,
     proposed: Vector,
@@ -98,6 +126,7 @@ def thin_by_sketch(
     other_single: Single,
     change_single: Single,
     batch: NDArray[np.int64],
+    kinds: NDArray[np.int64],
     uniforms: Vector,
     chances: Vector,
     clock: float,
@@ -109,7 +138,7 @@ def thin_by_sketch(
 
     Events are drawn a batch at a time. A rejection drops the rest of its batch; what the clock then has beyond the
     last event, or beyond the step if no event was left, is a fresh exponential. Returns, beyond what `thin`
-    returns, the events drawn and the expected rows.
+    returns, the expected rows.
     """
     d = z.size
     unit = sketch_error(d)
@@ -132,35 +161,50 @@ def thin_by_sketch(
             batch[count] = uniform_index(keep.size, rng)
             chances[count] = rng.random()
             uniforms[count] = rng.random()
+            kinds[count] = kind_of(pending, total, before, after)
             count += 1
         events += count
-        # Rows by their alias in a loop of its own, and without a branch: a guess that waits for memory to be proved
-        # wrong would make every wait a wait in line.
+        whole = count == BATCH
+        # Rows by their alias, and those that their share clears, in a loop of its own and without a branch: a guess
+        # that waits for memory to be proved wrong would make every wait a wait in line.
+        left = 0
         for b in range(count):
             i = batch[b]
             kept, other_row = keep[i], alias[i]
-            batch[b] = i if chances[b] < kept else other_row
-        for b in range(count):
+            i = i if chances[b] < kept else other_row
+            share = share_of(shares, kinds[b], i)
+            batch[left], kinds[left], uniforms[left], chances[left] = i, kinds[b], uniforms[b], share
+            left += uniforms[b] < share
+        for b in range(left):
             i = batch[b]
-            here, there, between = sketch_products(codes, i, single, other_single, change_single)
-            ratio = sketch_ratio(step[i], here, there, between, error, other_error, change_error, order)
-            chances[b] = ratio / factor
-        for b in range(count):
-            exposure += min(1.0, chances[b])
+            if kinds[b] == RISE:
+                ratio = one_sided_ratio(step[i], sketch_product(codes, i, other_single), other_error, order) / after
+            elif kinds[b] == FALL:
+                ratio = one_sided_ratio(step[i], sketch_product(codes, i, single), error, order) / before
+            else:
+                here, there, across = sketch_products(codes, i, single, other_single, change_single)
+                ratio = (
+                    sketch_ratio(step[i], here, there, across, error, other_error, change_error, order) / between
+                )
+            exposure += min(1.0, ratio)
+            chances[b] *= ratio
+        for b in range(left):
             if uniforms[b] >= chances[b]:
                 continue
-            i = batch[b]
+            i, kind = batch[b], kinds[b]
             if looked == 0:
                 shift(whitening, z, move)
                 shift(whitening, proposed, other)
             looked += 1
-            limit = factor * psi[i]
-            intensity = row_intensity(curve, order, X, y, weight, offset, centre, i, move, other)
-            if intensity > limit and exceeds(target, i, intensity, limit, far, move, other):
+            limit = (after if kind == RISE else before if kind == FALL else between) * psi[i]
+            share = share_of(shares, kind, i)
+            old, new = row_remainders(curve, order, X, y, weight, offset, centre, i, move, other)
+            intensity = intensity_of(kind, old, new)
+            if intensity > limit * share and exceeds(target, i, intensity, limit * share, far, move, other):
                 violations += 1
             if uniforms[b] * limit < intensity:
                 accept = False
-                if count < BATCH:
+                if not whole:
                     clock -= pending  # it was seen to outlast the step: only what is beyond is fresh
                 break
     return accept, clock, pending, looked, violations, events, exposure

@@ -70,19 +70,22 @@ def forecast(model: Regression, basis: Basis, draws: int, *, thinning_only: bool
     for order in (3, 2):
         few = here[:FEW_PAIRS], there[:FEW_PAIRS]
         rises, falls = _intensities(part.rows, curve, whitening.centre, whitening.matrix, order, *few)
-        psi = np.empty(part.n)
+        psi, shares = np.empty(part.n), np.ones((part.n if order == 3 else 1, 2), dtype=np.float32)
         critical = model.family.critical_points(order + 1)
         inverse = whitening.inverse_root
-        fill_local_bounds(part.rows, curve, whitening.centre, inverse, order + 1, radius, critical, 0, part.n, psi)
-        rates = _rates(
-            Bound(True, order, share * float(np.sum(psi)), radius, float(n)), whitening.matrix, here, there
-        )
+        where = part.rows, curve, whitening.centre, inverse
+        fill_local_bounds(*where, order + 1, radius, critical, 0, part.n, psi, shares)
+        total = share * float(np.sum(psi))
+        rates = _rates(Bound(True, order, total, total, total, radius, float(n)), whitening.matrix, here, there)
+        # Of the events, those that a row's share does not clear; rises and falls are alike for independent pairs.
+        used = float(np.sum(psi * np.mean(shares, axis=1))) * share / total if total > 0.0 else 1.0
         full = rates >= n
-        rows = float(np.mean(np.where(full, n, rates)))
+        rows = float(np.mean(np.where(full, n, used * rates)))
         pass_cost = 2.0 * n * costs.full_row(d)
-        drawn = np.where(full, 0.0, rates)
-        plain = float(np.mean(np.where(full, pass_cost, drawn * costs.random_row(n, d))))
-        sketched = float(np.mean(np.where(full, pass_cost, drawn * costs.sketched_row(d))))
+        events = np.where(full, 0.0, rates)
+        passes = float(np.mean(full)) * pass_cost
+        plain = passes + float(np.mean(events)) * (costs.EVENT + used * costs.random_row(n, d))
+        sketched = passes + float(np.mean(events)) * (costs.EVENT + used * costs.sketched_row(d))
         sketch = draws * (plain - sketched) > costs.sketch(n, d)
         looking = sketched if sketch else plain
         product = float(np.mean(np.exp(-share * rises)))

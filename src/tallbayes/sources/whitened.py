@@ -116,8 +116,13 @@ def fill_local_bounds(
     first: int,
     last: int,
     psi: Vector,
+    shares: NDArray[np.float32],
 ) -> None:
-    """Put w_i sup |U_i^(m)| a_i^m / m! into psi, a_i = |L^-1 x_i|, sup over eta_i +- radius a_i."""
+    """Put w_i sup |U_i^(m)| a_i^m / m! into psi, a_i = |L^-1 x_i|, sup over eta_i +- radius a_i.
+
+    If there is a line of shares for each row, m is even, and a remainder has the sign of U_i^(m): what it can
+    use of psi_i by rising and by falling are the suprema of the positive and of the negative part.
+    """
     X, y, weight, offset = rows
     d = centre.size
     tile, white = np.empty((d, TILE)), np.empty((d, TILE))
@@ -142,6 +147,12 @@ def fill_local_bounds(
             half = abs(s) * radius * a_i
             least, largest = derivative_range(curve, m, t - half, t + half, critical)
             psi[i] = entry(weight, i) * steepest(multiple, s, l, m, least, largest) * a_i**m / factorial
+            if shares.shape[0] > 1:
+                size = max(abs(least), abs(largest))
+                if 0.0 < size < np.inf:
+                    # Single precision, rounded up.
+                    shares[i, 0] = min(1.0, max(0.0, largest) / size * 1.000001)
+                    shares[i, 1] = min(1.0, max(0.0, -least) / size * 1.000001)
 
 
 @compiled

@@ -9,6 +9,9 @@ from tallbayes.compiled import compiled
 
 Vector = NDArray[np.float64]
 
+WHOLE = np.ones((1, 2), dtype=np.float32)
+"""Shares of a bound that does not tell a rise from a fall."""
+
 
 class RowSampler(NamedTuple):
     """Draws row i with probability psi_i / sum(psi)."""
@@ -18,14 +21,16 @@ class RowSampler(NamedTuple):
     """Probability of keeping row i once it was chosen uniformly."""
     alias: NDArray[np.int64]
     """The row taken otherwise."""
+    shares: NDArray[np.float32]
+    """How much of psi_i a remainder can use by rising, and by falling; one line for all rows, or one for each."""
 
 
-def row_sampler(psi: Vector) -> RowSampler:
+def row_sampler(psi: Vector, shares: NDArray[np.float32] = WHOLE) -> RowSampler:
     """Return a sampler of rows with probability proportional to psi, non-negative; fewer than 2^31 rows."""
     keep, alias = _alias_table(psi, float(np.sum(psi)))
     # What a trial reads of a row lies side by side: one wait for memory instead of two.
     table = np.stack([psi, keep], axis=1)
-    return RowSampler(table[:, 0], table[:, 1], alias)
+    return RowSampler(table[:, 0], table[:, 1], alias, shares)
 
 
 @compiled
@@ -90,3 +95,11 @@ def draw_row(keep: Vector, alias: NDArray[np.int64], rng: np.random.Generator) -
     if rng.random() < keep[i]:
         return i
     return alias[i]
+
+
+@compiled
+def share_of(shares: NDArray[np.float32], kind: int, i: int) -> float:
+    """Return how much of psi_i events of a kind can use: 0 for a rise, 1 for a fall; all of it for a whole step."""
+    if kind > 1:
+        return 1.0
+    return np.float64(shares[min(i, shares.shape[0] - 1), kind])

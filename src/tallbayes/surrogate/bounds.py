@@ -17,6 +17,7 @@ from tallbayes.compiled import compiled
 from tallbayes.errors import InputError
 from tallbayes.models import Regression
 from tallbayes.sources import whitened
+from tallbayes.surrogate.alias import WHOLE
 from tallbayes.surrogate.expansion import Whitening
 
 Vector = NDArray[np.float64]
@@ -30,10 +31,23 @@ class Bound(NamedTuple):
     order: int
     total: float
     """Psi, the sum of psi_i."""
+    rising: float
+    """Of Psi, what remainders can use by rising."""
+    falling: float
+    """Of Psi, what remainders can use by falling."""
     radius: float
     """The bound holds while both states are within this distance (in z) of the centre."""
     truncation: float
     """R: pairs with phi Psi >= R take a plain Metropolis-Hastings step on all rows."""
+
+
+class RowBounds(NamedTuple):
+    """The bound of every row, and where it holds."""
+
+    psi: Vector
+    shares: NDArray[np.float32]
+    """How much of psi_i a remainder can use by rising, and by falling; one line for all rows, or one for each."""
+    radius: float
 
 
 @dataclass(frozen=True)
@@ -52,8 +66,8 @@ class Global:
 
     def row_bounds(
         self, model: Regression, whitening: Whitening, order: int, *, threads: int | None = None
-    ) -> tuple[Vector, float]:
-        """Return psi and the radius within which it holds: everywhere.
+    ) -> RowBounds:
+        """Return psi, which holds everywhere.
 
         Parameters
         ----------
@@ -68,8 +82,8 @@ class Global:
 
         Returns
         -------
-        tuple of (ndarray, float)
-            psi, one number for each row, and infinity.
+        RowBounds
+            One number for each row, and an infinite radius.
         """
         critical = model.family.critical_points(order + 1)
         if not math.isfinite(model.family.supremum(order + 1)):
@@ -84,7 +98,7 @@ class Global:
             ),
             threads,
         )
-        return psi, math.inf
+        return RowBounds(psi, WHOLE, math.inf)
 
     @property
     def local(self) -> bool:
@@ -118,7 +132,7 @@ class Local:
 
     def row_bounds(
         self, model: Regression, whitening: Whitening, order: int, *, threads: int | None = None
-    ) -> tuple[Vector, float]:
+    ) -> RowBounds:
         """Return psi and the radius within which it holds.
 
         Parameters
@@ -134,12 +148,13 @@ class Local:
 
         Returns
         -------
-        tuple of (ndarray, float)
-            psi, one number for each row, and the radius.
+        RowBounds
+            One number for each row, and the radius.
         """
         radius = float(self.radius) if self.radius is not None else default_radius(model.n, model.d)
         critical = model.family.critical_points(order + 1)
         psi = np.empty(model.n)
+        shares = np.ones((model.n, 2), dtype=np.float32) if order % 2 == 1 else WHOLE
         model.source.map_parts(
             lambda first, last: whitened.fill_local_bounds(
                 model.source.rows,
@@ -152,10 +167,11 @@ class Local:
                 first,
                 last,
                 psi,
+                shares,
             ),
             threads,
         )
-        return psi, radius
+        return RowBounds(psi, shares, radius)
 
     @property
     def local(self) -> bool:
@@ -241,13 +257,28 @@ def state_factor(
     bound: Bound, whitening: Matrix, z: Vector, distance: float, other: Vector, other_distance: float
 ) -> float:
     """Return phi(z, z'), symmetric in its arguments; infinite where the bound does not hold."""
+    before, after, between = event_factors(bound, whitening, z, distance, other, other_distance)
+    return before + after + between
+
+
+@compiled
+def event_factors(
+    bound: Bound, whitening: Matrix, z: Vector, distance: float, other: Vector, other_distance: float
+) -> tuple[float, float, float]:
+    """Return the parts of phi: what falls from z and rises to z' can use, or else the step as a whole.
+
+    Either the third is zero, or the first two are; the paper's bound does not tell them apart.
+    """
     k = bound.order
     far = max(distance, other_distance)
     if far > bound.radius:
-        return np.inf
+        return 0.0, 0.0, np.inf
     if k == 0:
-        return step_length(bound, whitening, z, other)
-    sum_of_powers = distance ** (k + 1) + other_distance ** (k + 1)
+        return 0.0, 0.0, step_length(bound, whitening, z, other)
+    before, after = distance ** (k + 1), other_distance ** (k + 1)
     if not bound.local:
-        return sum_of_powers
-    return min(sum_of_powers, (k + 1) * far**k * step_length(bound, whitening, z, other))
+        return 0.0, 0.0, before + after
+    between = (k + 1) * far**k * step_length(bound, whitening, z, other)
+    if between < before + after:
+        return 0.0, 0.0, between
+    return before, after, 0.0

@@ -5,13 +5,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
+from tallbayes.compiled import compiled, compiled_sum
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
 LANES = 8
+WIDTH = 64
+"""Columns that are evaluated together."""
 
 
 class Polynomial(NamedTuple):
@@ -60,48 +62,63 @@ def _padded(packed: Vector, d: int) -> Vector:
 @compiled
 def evaluate(p: Polynomial, z: Vector) -> float:
     """Return p(z)."""
-    values = np.empty(1)
-    evaluate_columns(p, z.reshape(-1, 1), values)
-    return values[0]
+    linear, isotropic, quadratic, _, padded, has_linear, has_quadratic, has_cubic, _ = p
+    scratch = np.zeros(z.size + LANES)
+    return evaluate_parts(linear, isotropic, quadratic, padded, has_linear, has_quadratic, has_cubic, z, scratch)
 
 
 @compiled
 def evaluate_columns(p: Polynomial, z: Matrix, values: Vector) -> None:
-    """Put p of every column of z into values; the inner loops run along columns, so they use SIMD."""
-    d, count = z.shape
-    linear, quadratic, cubic = p.linear, p.quadratic, p.cubic
+    """Put p of every column of z into values; there are WIDTH columns, along which the inner loops use SIMD."""
+    d = z.shape[0]
+    linear, quadratic = p.linear, p.quadratic
     values[:] = 0.0
     if p.is_zero:
         return
-    inner = np.empty(count)
+    inner = np.empty(WIDTH)
     if p.has_linear:
         for j in range(d):
-            for b in range(count):
+            for b in range(WIDTH):
                 values[b] += linear[j] * z[j, b]
     if p.isotropic != 0.0:
         half = 0.5 * p.isotropic
         for j in range(d):
-            for b in range(count):
+            for b in range(WIDTH):
                 values[b] += half * z[j, b] * z[j, b]
     if p.has_quadratic:
         for i in range(d):
             inner[:] = 0.0
             for j in range(d):
-                for b in range(count):
+                for b in range(WIDTH):
                     inner[b] += quadratic[i, j] * z[j, b]
-            for b in range(count):
+            for b in range(WIDTH):
                 values[b] += 0.5 * z[i, b] * inner[b]
     if p.has_cubic:
-        at = 0
-        for i in range(d):
-            for j in range(i + 1):
-                inner[:] = 0.0
-                for k in range(j + 1):
-                    for b in range(count):
-                        inner[b] += cubic[at + k] * z[k, b]
-                at += j + 1
-                for b in range(count):
-                    values[b] += z[i, b] * z[j, b] * inner[b]
+        _add_cubic(p.cubic, z, inner, values)
+
+
+@compiled_sum
+def _add_cubic(cubic: Vector, z: Matrix, inner: Vector, values: Vector) -> None:
+    """Add the packed cubic of every column of z to values, four coefficients at a time; inner is scratch space."""
+    at = 0
+    for i in range(z.shape[0]):
+        for j in range(i + 1):
+            for b in range(WIDTH):
+                inner[b] = 0.0
+            k = 0
+            while k + 4 <= j + 1:
+                c0, c1, c2, c3 = cubic[at + k], cubic[at + k + 1], cubic[at + k + 2], cubic[at + k + 3]
+                for b in range(WIDTH):
+                    inner[b] += c0 * z[k, b] + c1 * z[k + 1, b] + c2 * z[k + 2, b] + c3 * z[k + 3, b]
+                k += 4
+            while k < j + 1:
+                c0 = cubic[at + k]
+                for b in range(WIDTH):
+                    inner[b] += c0 * z[k, b]
+                k += 1
+            at += j + 1
+            for b in range(WIDTH):
+                values[b] += z[i, b] * z[j, b] * inner[b]
 
 
 @compiled

@@ -10,7 +10,8 @@ most trials could have been settled by the inner product alone. The sketch keeps
           \lambda_i \le \psi_i \min\left(b(z)^{k+1} + b(z')^{k+1},\ (k+1) \max(b(z), b(z'))^k\, b(z' - z)\right) .
 
 A trial with uniform u rejects if :math:`u \bar\lambda_i < \lambda_i`. Where u times the bound exceeds the right
-side it cannot, and the row is not looked at: the decision is the same, only cheaper.
+side it cannot, and the row is not looked at: the decision is the same, only cheaper. Events for a rise to z' or a
+fall from z need only the product with that one state: :math:`|r_i(z)| \le \psi_i b(z)^{k+1}`.
 """
 
 from typing import NamedTuple
@@ -128,6 +129,15 @@ def sketch_products(
     return np.float64(here), np.float64(there), np.float64(between)
 
 
+@compiled_sum
+def sketch_product(codes: NDArray[np.int8], i: int, v: NDArray[np.float32]) -> float:
+    """Return q . v of row i, in single precision; v is padded with zeros."""
+    total = np.float32(0.0)
+    for j in range(v.size):
+        total += np.float32(codes[i, j]) * v[j]
+    return np.float64(total)
+
+
 @compiled
 def sketch_error(d: int) -> float:
     """Return e such that a single-precision q . v is off from L^-1 x_i . v / s_i by at most e |v|_1.
@@ -136,6 +146,12 @@ def sketch_error(d: int) -> float:
     precision, of the d products and of their sum.
     """
     return 0.5 + (d + 3) * LEVELS * 2.0**-24
+
+
+@compiled
+def one_sided_ratio(step: float, product: float, error: float, order: int) -> float:
+    """Return an upper bound of |r_i(z)| / psi_i, from the product with z and how far it is off."""
+    return SLACK * (step * (abs(product) + error)) ** (order + 1)
 
 
 @compiled
