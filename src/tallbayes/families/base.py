@@ -21,6 +21,8 @@ class Family(ABC):
 
     convex: bool
     """Whether g is convex; if not, the mode is searched for with majorising steps."""
+    pieces: tuple[float, ...] = (0.0,)
+    """The pieces that ``coefficients`` may return."""
 
     @property
     @abstractmethod
@@ -29,7 +31,10 @@ class Family(ABC):
 
     @abstractmethod
     def critical_points(self, m: int) -> Vector:
-        """Return every point where the m-th derivative of g (m = 1 to 4) has a local extreme."""
+        """Return every point where the m-th derivative of g (m = 1 to 4) has a local extreme, in any piece.
+
+        More points do no harm: the derivative takes its value there, so a supremum stays exact.
+        """
 
     @abstractmethod
     def unsupported(self, y: Vector) -> NDArray[np.bool_]:
@@ -51,4 +56,4 @@ class Family(ABC):
     def supremum(self, m: int) -> float:
         """Return the largest absolute value of the m-th derivative of g on the whole line (inf if none)."""
         points = np.concatenate([self.critical_points(m), [-np.inf, np.inf]])
-        return float(max(abs(jet(self.curve, float(t))[m - 1]) for t in points))
+        return float(max(abs(jet(self.curve, float(t), p)[m - 1]) for t in points for p in self.pieces))

@@ -19,12 +19,12 @@ class Softplus(NamedTuple):
     """Distance from the real line to the nearest singularity of g."""
 
 
-def potential(curve: Any, t: Any) -> Any:
+def potential(curve: Any, t: Any, piece: Any) -> Any:
     """log(1 + e^t), without overflow."""
     return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
 
 
-def jet(curve: Any, t: Any) -> Any:
+def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return the derivatives: polynomials in its first, sigma; accurate in both tails."""
     e = math.exp(-abs(t))
     upper = 1.0 / (1.0 + e)  # sigma(|t|)
@@ -37,7 +37,7 @@ def jet(curve: Any, t: Any) -> Any:
 
 def coefficients(curve: Any, y: Any) -> Any:
     """S = 1 - 2 y: the two classes are mirror images, so no linear term is left over."""
-    return 1.0, 1.0 - 2.0 * y, 0.0, 0.0
+    return 1.0, 1.0 - 2.0 * y, 0.0, 0.0, 0.0
 
 
 register_curve(Softplus, CurveFunctions(potential, jet, coefficients))

@@ -23,7 +23,7 @@ class DispersedCurve(NamedTuple):
 
 def coefficients(curve: Any, y: Any) -> Any:
     """(y + size) g(eta - log size) - y eta."""
-    return y + curve.size, 1.0, -curve.log_size, -y
+    return y + curve.size, 1.0, -curve.log_size, -y, 0.0
 
 
 register_curve(DispersedCurve, CurveFunctions(bernoulli.potential, bernoulli.jet, coefficients))

@@ -61,7 +61,7 @@ def row_intensity(
     other: Vector,
 ) -> float:
     """Return lambda_i: how fast row i rejects a step from centre + move to centre + other."""
-    m, s, c, l = coefficients(curve, y[i])
+    m, s, c, l, piece = coefficients(curve, y[i])
     at_centre = 0.0
     old = 0.0
     new = 0.0
@@ -71,7 +71,7 @@ def row_intensity(
         old += x * move[j]
         new += x * other[j]
     t = s * (at_centre + entry(offset, i)) + c
-    change = m * (remainder(curve, t, s * new, order) - remainder(curve, t, s * old, order))
+    change = m * (remainder(curve, t, s * new, order, piece) - remainder(curve, t, s * old, order, piece))
     if order == 0:
         change += l * (new - old)
     return max(0.0, entry(weight, i) * change)
@@ -90,7 +90,7 @@ def rounding_floor(target: Target, i: int, distance: float, move: Vector, other:
     k = target.bound.order
     d = move.size
     unit = (d + 2) * 2.220446049250313e-16
-    m, s, c, _ = coefficients(target.curve, target.rows.y[i])
+    m, s, c, _, piece = coefficients(target.curve, target.rows.y[i])
     x = target.rows.X
     products = 0.0
     predictor = abs(c) + abs(s * entry(target.rows.offset, i))
@@ -118,8 +118,8 @@ def rounding_floor(target: Target, i: int, distance: float, move: Vector, other:
     if not norm > 0.0:
         return 0.0
     t = s * predictor_at(target.rows, i, target.centre) + c
-    own = remainder_rounding(target.curve, t, s * dot_row(x, i, move), k)
-    own += remainder_rounding(target.curve, t, s * dot_row(x, i, other), k)
+    own = remainder_rounding(target.curve, t, s * dot_row(x, i, move), k, piece)
+    own += remainder_rounding(target.curve, t, s * dot_row(x, i, other), k, piece)
     steps = target.sampler.psi[i] * (k + 1) * distance**k / norm * unit * products
     relative = (k + 1) * (16.0 * unit + norm_error / norm) + (k + 2) * unit * predictor / target.curve.reach
     return entry(target.rows.weight, i) * m * own + steps + relative * limit
