@@ -49,6 +49,10 @@ class Family(ABC):
     def starting_predictor(self, y: Vector) -> Vector:
         """Return a rough guess of each row's linear predictor, from which the search for the mode starts."""
 
+    def encode(self, y: Vector, weight: Vector) -> tuple[Vector, Vector]:
+        """Return responses and weights (one, or one for each row) as ``coefficients`` takes them: as they are."""
+        return y, weight
+
     def predictor_scale(self, y: Vector) -> float:
         """Return how far predictors typically spread, the unit of the default prior; 1 on a log-odds scale."""
         return 1.0
