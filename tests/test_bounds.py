@@ -45,8 +45,8 @@ def test_derivatives(family):
         for t in (-30.0, -7.3, -2.0, -1e-3, 0.0, 1e-6, 0.4, 1.3169578969248166, 3.0, 9.9, 33.0):
             exact = exact_derivatives(FAMILIES[family], t)
             value = float(exact_curve(FAMILIES[family], mpmath.mpf(t)))
-            assert potential(curve, t) == pytest.approx(value, rel=1e-14, abs=1e-300)
-            for found, wanted in zip(jet(curve, t), exact, strict=True):
+            assert potential(curve, t, 0.0) == pytest.approx(value, rel=1e-14, abs=1e-300)
+            for found, wanted in zip(jet(curve, t, 0.0), exact, strict=True):
                 # Relative, but for a rounding of the argument near a root of the derivative.
                 assert found == pytest.approx(float(wanted), rel=1e-12, abs=1e-15 * float(exact[1] + 1))
 
@@ -55,7 +55,7 @@ def test_derivatives(family):
 def test_suprema_and_critical_points(family, m):
     chosen = FAMILIES[family]
     grid = np.concatenate([np.linspace(-12.0, 12.0, 48001), np.linspace(-500.0, 500.0, 2001)])
-    values = np.array([jet(chosen.curve, t)[m - 1] for t in grid])
+    values = np.array([jet(chosen.curve, t, 0.0)[m - 1] for t in grid])
     supremum = chosen.supremum(m)
     assert np.max(np.abs(values)) <= supremum * (1 + 1e-12)
     assert np.max(np.abs(values)) >= supremum * (1 - 1e-6)
@@ -91,8 +91,8 @@ def test_remainders_keep_their_digits(family, order):
             delta = mpmath.mpf(sign * size)
             series = mpmath.taylor(lambda x: exact_curve(chosen, x), mpmath.mpf(t), order)
             exact = exact_curve(chosen, mpmath.mpf(t) + delta) - sum(c * delta**m for m, c in enumerate(series))
-            found = remainder(chosen.curve, t, float(delta), order)
-            allowed = max(1e-12 * abs(float(exact)), remainder_rounding(chosen.curve, t, float(delta), order))
+            found = remainder(chosen.curve, t, float(delta), order, 0.0)
+            allowed = max(1e-12 * abs(float(exact)), remainder_rounding(chosen.curve, t, float(delta), order, 0.0))
             if size < 0.2:
                 # No digit of the bound is lost in a short step.
                 bound = chosen.supremum(order + 1) * size ** (order + 1) / math.factorial(order + 1)

@@ -69,8 +69,8 @@ def _entry(request):
 def test_curve_and_derivatives(entry):
     family, g, _, _ = entry
     for t in POINTS:
-        assert potential(family.curve, t) == pytest.approx(float(g(mpmath.mpf(t))), rel=1e-13, abs=1e-300)
-        for m, value in enumerate(jet(family.curve, t), start=1):
+        assert potential(family.curve, t, 0.0) == pytest.approx(float(g(mpmath.mpf(t))), rel=1e-13, abs=1e-300)
+        for m, value in enumerate(jet(family.curve, t, 0.0), start=1):
             wanted = float(mpmath.diff(g, mpmath.mpf(t), m))
             assert value == pytest.approx(wanted, rel=1e-9, abs=1e-14)
 
@@ -80,8 +80,8 @@ def test_rows_are_the_likelihood(entry):
     rng = np.random.default_rng(1)
     responses = respond(rng, np.array([-0.5, 0.0, 0.8]))
     for y in responses:
-        m, s, c, l = coefficients(family.curve, float(y))
-        values = [m * potential(family.curve, s * eta + c) + l * eta for eta in (-1.0, 0.3, 2.0)]
+        m, s, c, l, piece = coefficients(family.curve, float(y))
+        values = [m * potential(family.curve, s * eta + c, piece) + l * eta for eta in (-1.0, 0.3, 2.0)]
         wanted = [float(likelihood(mpmath.mpf(float(y)), mpmath.mpf(eta))) for eta in (-1.0, 0.3, 2.0)]
         assert np.diff(values) == pytest.approx(np.diff(wanted), rel=1e-11)
 
@@ -89,7 +89,7 @@ def test_rows_are_the_likelihood(entry):
 def test_suprema_are_valid_and_tight(entry):
     family = entry[0]
     grid = np.linspace(-40.0, 40.0, 20_001)
-    table = np.abs([jet(family.curve, float(t)) for t in grid])
+    table = np.abs([jet(family.curve, float(t), 0.0) for t in grid])
     for m in range(1, 5):
         largest = float(table[:, m - 1].max())
         supremum = family.supremum(m)
@@ -108,16 +108,16 @@ def test_remainders_keep_their_digits(entry):
                     for j in range(k + 1)
                 )
                 wanted = float(g(mpmath.mpf(t) + mpmath.mpf(delta)) - taylor)
-                slack = remainder_rounding(family.curve, t, delta, k)
-                assert remainder(family.curve, t, delta, k) == pytest.approx(wanted, rel=1e-10, abs=slack)
+                slack = remainder_rounding(family.curve, t, delta, k, 0.0)
+                assert remainder(family.curve, t, delta, k, 0.0) == pytest.approx(wanted, rel=1e-10, abs=slack)
 
 
 def test_no_warning_and_no_nan_far_out(entry):
     family = entry[0]
     for t in (-1e6, -800.0, -700.0, 700.0):
-        assert not math.isnan(potential(family.curve, t))
-        assert not any(math.isnan(value) for value in jet(family.curve, t))
-    assert not any(math.isnan(value) for value in jet(family.curve, math.inf))
+        assert not math.isnan(potential(family.curve, t, 0.0))
+        assert not any(math.isnan(value) for value in jet(family.curve, t, 0.0))
+    assert not any(math.isnan(value) for value in jet(family.curve, math.inf, 0.0))
 
 
 # Every family compiles its own kernels, which takes longer than the test: all but one wait for the long run.
@@ -134,8 +134,8 @@ def test_posterior_agrees_with_quadrature(name):
     model = tb.Regression(X, y, family, tb.priors.Normal(0.3, 1.0), offset=offset, weights=weights)
     grid = np.linspace(-2.0, 2.5, 1801)
     eta = grid[:, None] * X[:, 0] + offset
-    m, s, c, l = coefficients(family.curve, y)
-    rows = np.frompyfunc(lambda t: potential(family.curve, t), 1, 1)(s * eta + c).astype(float)
+    m, s, c, l, piece = coefficients(family.curve, y)
+    rows = np.frompyfunc(lambda t, p: potential(family.curve, t, p), 2, 1)(s * eta + c, piece).astype(float)
     energy = (weights * (m * rows + l * eta)).sum(axis=1) + 0.5 * (grid - 0.3) ** 2
     mass = np.exp(energy.min() - energy)
     mass /= mass.sum()

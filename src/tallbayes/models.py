@@ -59,6 +59,8 @@ class Regression:
         self.family = family
         response = _response(y, design.shape[0], family)
         self.source = ArraySource(design, response, weights, offset, self.names)
+        coded, weight = family.encode(response, self.source.rows.weight)
+        self.source.rows = self.source.rows._replace(y=coded, weight=np.atleast_1d(weight))
         self.prior = prior if prior is not None else WeaklyInformative()
         self.gaussian_prior = self.prior.resolve(design, family.predictor_scale(response))
 

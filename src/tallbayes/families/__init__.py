@@ -2,10 +2,21 @@
 
 from tallbayes.families.base import Family
 from tallbayes.families.bernoulli import Bernoulli
+from tallbayes.families.binomial import Binomial
 from tallbayes.families.exponential import Gamma, Poisson
 from tallbayes.families.gaussian import Gaussian
 from tallbayes.families.negative_binomial import NegativeBinomial
 from tallbayes.families.pseudo_huber import PseudoHuber
 from tallbayes.families.student_t import StudentT
 
-__all__ = ["Bernoulli", "Family", "Gamma", "Gaussian", "NegativeBinomial", "Poisson", "PseudoHuber", "StudentT"]
+__all__ = [
+    "Bernoulli",
+    "Binomial",
+    "Family",
+    "Gamma",
+    "Gaussian",
+    "NegativeBinomial",
+    "Poisson",
+    "PseudoHuber",
+    "StudentT",
+]

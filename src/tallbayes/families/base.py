@@ -21,6 +21,8 @@ class Family(ABC):
 
     convex: bool
     """Whether g is convex; if not, the mode is searched for with majorising steps."""
+    pieces: tuple[float, ...] = (0.0,)
+    """The pieces that ``coefficients`` may return."""
 
     @property
     @abstractmethod
@@ -29,7 +31,10 @@ class Family(ABC):
 
     @abstractmethod
     def critical_points(self, m: int) -> Vector:
-        """Return every point where the m-th derivative of g (m = 1 to 4) has a local extreme."""
+        """Return every point where the m-th derivative of g (m = 1 to 4) has a local extreme, in any piece.
+
+        More points do no harm: the derivative takes its value there, so a supremum stays exact.
+        """
 
     @abstractmethod
     def unsupported(self, y: Vector) -> NDArray[np.bool_]:
@@ -44,6 +49,10 @@ class Family(ABC):
     def starting_predictor(self, y: Vector) -> Vector:
         """Return a rough guess of each row's linear predictor, from which the search for the mode starts."""
 
+    def encode(self, y: Vector, weight: Vector) -> tuple[Vector, Vector]:
+        """Return responses and weights (one, or one for each row) as ``coefficients`` takes them: as they are."""
+        return y, weight
+
     def predictor_scale(self, y: Vector) -> float:
         """Return how far predictors typically spread, the unit of the default prior; 1 on a log-odds scale."""
         return 1.0
@@ -51,4 +60,4 @@ class Family(ABC):
     def supremum(self, m: int) -> float:
         """Return the largest absolute value of the m-th derivative of g on the whole line (inf if none)."""
         points = np.concatenate([self.critical_points(m), [-np.inf, np.inf]])
-        return float(max(abs(jet(self.curve, float(t))[m - 1]) for t in points))
+        return float(max(abs(jet(self.curve, float(t), p)[m - 1]) for t in points for p in self.pieces))

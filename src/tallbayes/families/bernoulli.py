@@ -1,4 +1,4 @@
-"""Binary responses: logistic regression."""
+"""Binary responses: logistic, probit and complementary log-log regression."""
 
 import math
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
+from tallbayes.families import cloglog, probit
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 
@@ -19,12 +20,12 @@ class Softplus(NamedTuple):
     """Distance from the real line to the nearest singularity of g."""
 
 
-def potential(curve: Any, t: Any) -> Any:
+def potential(curve: Any, t: Any, piece: Any) -> Any:
     """log(1 + e^t), without overflow."""
     return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
 
 
-def jet(curve: Any, t: Any) -> Any:
+def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return the derivatives: polynomials in its first, sigma; accurate in both tails."""
     e = math.exp(-abs(t))
     upper = 1.0 / (1.0 + e)  # sigma(|t|)
@@ -37,13 +38,36 @@ def jet(curve: Any, t: Any) -> Any:
 
 def coefficients(curve: Any, y: Any) -> Any:
     """S = 1 - 2 y: the two classes are mirror images, so no linear term is left over."""
-    return 1.0, 1.0 - 2.0 * y, 0.0, 0.0
+    return 1.0, 1.0 - 2.0 * y, 0.0, 0.0, 0.0
 
 
 register_curve(Softplus, CurveFunctions(potential, jet, coefficients))
 
 # Roots of the next derivative: g''' = 0 at t = 0; g'''' = 0 where g'' = 1/6; g''''' = 0 at 0 and g'' = 1/12.
-_CRITICAL = {1: [], 2: [0.0], 3: [1.0 / 6.0], 4: [0.0, 1.0 / 12.0]}
+_FLAT = {1: [], 2: [0.0], 3: [1.0 / 6.0], 4: [0.0, 1.0 / 12.0]}
+
+
+def _softplus_critical(m: int) -> list[float]:
+    """Return t = 0 and the two points with g'' = 1/6 or 1/12, from sigma (1 - sigma) = g''."""
+    points = []
+    for value in _FLAT[m]:
+        if value == 0.0:
+            points.append(0.0)
+        else:
+            root = math.sqrt(1.0 - 4.0 * value)
+            t = math.log((1.0 + root) / (1.0 - root))
+            points += [-t, t]
+    return points
+
+
+SOFTPLUS_CRITICAL = {m: _softplus_critical(m) for m in range(1, 5)}
+
+_LINKS: dict[str, tuple[Any, dict[int, list[float]], tuple[float, ...]]] = {
+    "logit": (Softplus(), SOFTPLUS_CRITICAL, (0.0,)),
+    "probit": (probit.ProbitCurve(), probit.CRITICAL, (0.0,)),
+    "cloglog": (cloglog.CloglogCurve(), cloglog.CRITICAL, (0.0, 1.0)),
+}
+"""Curve, critical points and pieces of each link."""
 
 
 @dataclass(frozen=True)
@@ -53,32 +77,31 @@ class Bernoulli(Family):
     Parameters
     ----------
     link : str
-        "logit": P(y = 1) = 1 / (1 + exp(-eta)).
+        "logit": P(y = 1) = 1 / (1 + exp(-eta)); "probit": P(y = 1) = Phi(eta), the standard normal's
+        distribution function; "cloglog": P(y = 1) = 1 - exp(-exp(eta)), which has local bounds only.
     """
 
     link: str = "logit"
     convex = True
 
     def __post_init__(self) -> None:
-        if self.link != "logit":
-            raise InputError(f"Bernoulli: link={self.link!r} is not known; use link='logit'.")
+        if self.link not in _LINKS:
+            known = ", ".join(repr(link) for link in _LINKS)
+            raise InputError(f"Bernoulli: link={self.link!r} is not known; use one of {known}.")
 
     @property
-    def curve(self) -> Softplus:
-        """The softplus."""
-        return Softplus()
+    def curve(self) -> Any:
+        """The link's curve."""
+        return _LINKS[self.link][0]
+
+    @property
+    def pieces(self) -> tuple[float, ...]:  # type: ignore[override]
+        """One for each class with the complementary log-log, which is not symmetric."""
+        return _LINKS[self.link][2]
 
     def critical_points(self, m: int) -> Vector:
-        """Return t = 0 and the two points with g'' = 1/6 or 1/12, from sigma (1 - sigma) = g''."""
-        points = []
-        for value in _CRITICAL[m]:
-            if value == 0.0:
-                points.append(0.0)
-            else:
-                root = math.sqrt(1.0 - 4.0 * value)
-                t = math.log((1.0 + root) / (1.0 - root))
-                points += [-t, t]
-        return np.array(points, dtype=np.float64)
+        """Return the roots of the next derivative."""
+        return np.array(_LINKS[self.link][1][m], dtype=np.float64)
 
     def unsupported(self, y: Vector) -> NDArray[np.bool_]:
         """Return which responses are neither 0 nor 1."""
@@ -90,5 +113,5 @@ class Bernoulli(Family):
         return "0 or 1"
 
     def starting_predictor(self, y: Vector) -> Vector:
-        """Return the logit of a response shrunk half-way to 1/2."""
+        """Return the logit of a response shrunk half-way to 1/2: rough for other links too."""
         return math.log(3.0) * (2.0 * y - 1.0)

@@ -5,9 +5,10 @@ Up to a constant, the potential of row i (minus its log-likelihood) is
 .. math:: U_i(\theta) = w_i \, [\, m_i \, g(s_i \eta_i + c_i) + l_i \eta_i \,], \qquad
           \eta_i = x_i \cdot \theta + \mathrm{offset}_i
 
-with one function g, the *curve*, for the whole family. A curve is a NamedTuple of g's parameters; its three
-functions below are found by its type, in compiled code (where they are inlined, and cached on disk) and in
-plain Python alike.
+with one function g, the *curve*, for the whole family. Where the classes of a response need different functions
+(complementary log-log), g has *pieces*: the row's response also says which piece is its g. A curve is a
+NamedTuple of g's parameters; its three functions below are found by its type, in compiled code (where they are
+inlined, and cached on disk) and in plain Python alike.
 """
 
 from collections.abc import Callable
@@ -21,12 +22,13 @@ Number = float
 class CurveFunctions(NamedTuple):
     """The three functions of a curve; their argument names are part of the contract."""
 
-    potential: Callable[[Any, Any], Any]
-    """``potential(curve, t)``: g(t)."""
-    jet: Callable[[Any, Any], Any]
-    """``jet(curve, t)``: the derivatives (g', g'', g''', g'''') at t; at t = +-inf, their limits."""
+    potential: Callable[[Any, Any, Any], Any]
+    """``potential(curve, t, piece)``: g(t)."""
+    jet: Callable[[Any, Any, Any], Any]
+    """``jet(curve, t, piece)``: the derivatives (g', g'', g''', g'''') at t; at t = +-inf, their limits."""
     coefficients: Callable[[Any, Any], Any]
-    """``coefficients(curve, y)``: (m, s, c, l) of a row with response y; m is not negative."""
+    """``coefficients(curve, y)``: (m, s, c, l, piece) of a row with response y; m is not negative. A curve of one
+    piece returns 0.0 for it, a constant that compiled code drops."""
 
 
 _FUNCTIONS: dict[type, CurveFunctions] = {}
@@ -37,18 +39,18 @@ def register_curve(curve_type: type, functions: CurveFunctions) -> None:
     _FUNCTIONS[curve_type] = functions
 
 
-def potential(curve: Any, t: Any) -> Any:
+def potential(curve: Any, t: Any, piece: Any) -> Any:
     """Evaluate g(t)."""
-    return _FUNCTIONS[type(curve)].potential(curve, t)
+    return _FUNCTIONS[type(curve)].potential(curve, t, piece)
 
 
-def jet(curve: Any, t: Any) -> Any:
+def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Evaluate (g', g'', g''', g'''') at t."""
-    return _FUNCTIONS[type(curve)].jet(curve, t)
+    return _FUNCTIONS[type(curve)].jet(curve, t, piece)
 
 
 def coefficients(curve: Any, y: Any) -> Any:
-    """Evaluate (m, s, c, l) of a row with response y."""
+    """Evaluate (m, s, c, l, piece) of a row with response y."""
     return _FUNCTIONS[type(curve)].coefficients(curve, y)
 
 
@@ -58,12 +60,12 @@ def _compiled_function(curve: Any, name: str) -> Callable[..., Any] | None:
 
 
 @overload(potential)
-def _potential(curve: Any, t: Any) -> Callable[..., Any] | None:
+def _potential(curve: Any, t: Any, piece: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "potential")
 
 
 @overload(jet)
-def _jet(curve: Any, t: Any) -> Callable[..., Any] | None:
+def _jet(curve: Any, t: Any, piece: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "jet")
 
 

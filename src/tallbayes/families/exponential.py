@@ -26,12 +26,12 @@ class AmountCurve(NamedTuple):
     reach: float = 4.0
 
 
-def potential(curve: Any, t: Any) -> Any:
+def potential(curve: Any, t: Any, piece: Any) -> Any:
     """e^t; infinite, without a warning, where that is too large for a number."""
     return math.exp(min(t, 709.0)) if t <= 709.0 else math.inf
 
 
-def jet(curve: Any, t: Any) -> Any:
+def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return e^t four times."""
     e = math.exp(min(t, 709.0)) if t <= 709.0 else math.inf
     return e, e, e, e
@@ -39,12 +39,12 @@ def jet(curve: Any, t: Any) -> Any:
 
 def count_coefficients(curve: Any, y: Any) -> Any:
     """g(eta) - y eta."""
-    return 1.0, 1.0, 0.0, -y
+    return 1.0, 1.0, 0.0, -y, 0.0
 
 
 def amount_coefficients(curve: Any, y: Any) -> Any:
     """Shape times g(log y - eta), plus shape times eta."""
-    return curve.shape, -1.0, np.log(y), curve.shape
+    return curve.shape, -1.0, np.log(y), curve.shape, 0.0
 
 
 register_curve(CountCurve, CurveFunctions(potential, jet, count_coefficients))

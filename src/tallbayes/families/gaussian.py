@@ -19,19 +19,19 @@ class Parabola(NamedTuple):
     reach: float = 1.0
 
 
-def potential(curve: Any, t: Any) -> Any:
+def potential(curve: Any, t: Any, piece: Any) -> Any:
     """t^2 / 2."""
     return 0.5 * t * t
 
 
-def jet(curve: Any, t: Any) -> Any:
+def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return t, 1, 0, 0."""
     return t, 1.0, 0.0, 0.0
 
 
 def coefficients(curve: Any, y: Any) -> Any:
     """Return t = (y - eta) / scale as coefficients."""
-    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0
+    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
 register_curve(Parabola, CurveFunctions(potential, jet, coefficients))

@@ -23,7 +23,7 @@ class DispersedCurve(NamedTuple):
 
 def coefficients(curve: Any, y: Any) -> Any:
     """(y + size) g(eta - log size) - y eta."""
-    return y + curve.size, 1.0, -curve.log_size, -y
+    return y + curve.size, 1.0, -curve.log_size, -y, 0.0
 
 
 register_curve(DispersedCurve, CurveFunctions(bernoulli.potential, bernoulli.jet, coefficients))
@@ -53,7 +53,7 @@ class NegativeBinomial(Family):
 
     def critical_points(self, m: int) -> Vector:
         """Return those of the softplus."""
-        return bernoulli.Bernoulli().critical_points(m)
+        return np.array(bernoulli.SOFTPLUS_CRITICAL[m], dtype=np.float64)
 
     def unsupported(self, y: Vector) -> NDArray[np.bool_]:
         """Return which responses are not whole numbers, 0 or more."""

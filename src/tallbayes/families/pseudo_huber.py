@@ -20,7 +20,7 @@ class PseudoHuberCurve(NamedTuple):
     """Where the loss turns from square to linear, and the distance to g's nearest singularity."""
 
 
-def potential(curve: Any, t: Any) -> Any:
+def potential(curve: Any, t: Any, piece: Any) -> Any:
     """reach^2 (sqrt(1 + u^2) - 1), u = t / reach, without cancellation or overflow."""
     u = abs(t) / curve.reach
     if u > 1e8:
@@ -28,7 +28,7 @@ def potential(curve: Any, t: Any) -> Any:
     return curve.reach * curve.reach * u * u / (math.sqrt(1.0 + u * u) + 1.0)
 
 
-def jet(curve: Any, t: Any) -> Any:
+def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return the derivatives: with p = (1 + u^2)^(-1/2), reach u p, p^3, -3 u p^5 / reach, 3 (4 u^2 - 1) p^7."""
     u = t / curve.reach
     if abs(u) > 1.0:
@@ -46,7 +46,7 @@ def jet(curve: Any, t: Any) -> Any:
 
 def coefficients(curve: Any, y: Any) -> Any:
     """Return t = (y - eta) / scale as coefficients."""
-    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0
+    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
 register_curve(PseudoHuberCurve, CurveFunctions(potential, jet, coefficients))

@@ -21,7 +21,7 @@ class StudentTCurve(NamedTuple):
     """Distance from the real line to the nearest singularity of g: sqrt(df)."""
 
 
-def potential(curve: Any, t: Any) -> Any:
+def potential(curve: Any, t: Any, piece: Any) -> Any:
     """(df + 1) / 2 log(1 + t^2 / df), without overflow."""
     u = abs(t) / curve.reach
     if u > 1e8:
@@ -29,7 +29,7 @@ def potential(curve: Any, t: Any) -> Any:
     return 0.5 * (curve.df + 1.0) * math.log1p(u * u)
 
 
-def jet(curve: Any, t: Any) -> Any:
+def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return Im w, Re w^2, -2 Im w^3, -6 Re w^4 of w = 1 / (1 - i u), u = t / sqrt(df), scaled."""
     u = t / curve.reach
     if abs(u) > 1.0:
@@ -51,7 +51,7 @@ def jet(curve: Any, t: Any) -> Any:
 
 def coefficients(curve: Any, y: Any) -> Any:
     """T = (y - eta) / scale."""
-    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0
+    return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
 register_curve(StudentTCurve, CurveFunctions(potential, jet, coefficients))

@@ -61,7 +61,7 @@ def row_remainders(
     other: Vector,
 ) -> tuple[float, float]:
     """Return r_i at centre + move and at centre + other (order 0: only their difference means anything)."""
-    m, s, c, l = coefficients(curve, y[i])
+    m, s, c, l, piece = coefficients(curve, y[i])
     at_centre = 0.0
     old = 0.0
     new = 0.0
@@ -71,7 +71,8 @@ def row_remainders(
         old += x * move[j]
         new += x * other[j]
     t = s * (at_centre + entry(offset, i)) + c
-    before, after = m * remainder(curve, t, s * old, order), m * remainder(curve, t, s * new, order)
+    before = m * remainder(curve, t, s * old, order, piece)
+    after = m * remainder(curve, t, s * new, order, piece)
     if order == 0:
         before, after = before + l * old, after + l * new
     w = entry(weight, i)
@@ -127,7 +128,7 @@ def rounding_floor(target: Target, i: int, distance: float, move: Vector, other:
     k = target.bound.order
     d = move.size
     unit = (d + 2) * 2.220446049250313e-16
-    m, s, c, _ = coefficients(target.curve, target.rows.y[i])
+    m, s, c, _, piece = coefficients(target.curve, target.rows.y[i])
     x = target.rows.X
     products = 0.0
     predictor = abs(c) + abs(s * entry(target.rows.offset, i))
@@ -155,8 +156,8 @@ def rounding_floor(target: Target, i: int, distance: float, move: Vector, other:
     if not norm > 0.0:
         return 0.0
     t = s * predictor_at(target.rows, i, target.centre) + c
-    own = remainder_rounding(target.curve, t, s * dot_row(x, i, move), k)
-    own += remainder_rounding(target.curve, t, s * dot_row(x, i, other), k)
+    own = remainder_rounding(target.curve, t, s * dot_row(x, i, move), k, piece)
+    own += remainder_rounding(target.curve, t, s * dot_row(x, i, other), k, piece)
     steps = target.sampler.psi[i] * (k + 1) * distance**k / norm * unit * products
     relative = (k + 1) * (16.0 * unit + norm_error / norm) + (k + 2) * unit * predictor / target.curve.reach
     return entry(target.rows.weight, i) * m * own + steps + relative * limit

@@ -84,9 +84,9 @@ def sum_potential(rows: Rows, curve: Any, theta: Vector, first: int, last: int) 
     X, y, weight, offset = rows
     total = 0.0
     for i in range(first, last):
-        m, s, c, l = coefficients(curve, y[i])
+        m, s, c, l, piece = coefficients(curve, y[i])
         eta = dot_row(X, i, theta) + entry(offset, i)
-        total += entry(weight, i) * (m * potential(curve, s * eta + c) + l * eta)
+        total += entry(weight, i) * (m * potential(curve, s * eta + c, piece) + l * eta)
     return total
 
 
@@ -96,11 +96,11 @@ def sum_potential_difference(rows: Rows, curve: Any, theta: Vector, other: Vecto
     X, y, weight, offset = rows
     total = 0.0
     for i in range(first, last):
-        m, s, c, l = coefficients(curve, y[i])
+        m, s, c, l, piece = coefficients(curve, y[i])
         known = entry(offset, i)
         old = dot_row(X, i, theta) + known
         new = dot_row(X, i, other) + known
-        change = m * (potential(curve, s * new + c) - potential(curve, s * old + c))
+        change = m * (potential(curve, s * new + c, piece) - potential(curve, s * old + c, piece))
         total += entry(weight, i) * (change + l * (new - old))
     return total
 
@@ -135,14 +135,14 @@ def sum_derivatives(
         tile_predictor(tile, count, theta, eta)
         for r in range(count):
             i = start + r
-            m, s, c, l = coefficients(curve, y[i])
+            m, s, c, l, piece = coefficients(curve, y[i])
             w = entry(weight, i)
             predictor = eta[r] + entry(offset, i)
             t = s * predictor + c
-            g1, g2, _, _ = jet(curve, t)
+            g1, g2, _, _ = jet(curve, t, piece)
             if majorise and abs(t) > 1e-8:
                 g2 = g1 / t
-            total += w * (m * potential(curve, t) + l * predictor)
+            total += w * (m * potential(curve, t, piece) + l * predictor)
             slope[r] = w * (m * s * g1 + l)
             curvature[r] = w * m * s * s * g2
         add_products(slope, tile, d, count, gradient, 0)

@@ -41,8 +41,8 @@ def sum_whitened_hessian(
         whiten_tile(tile, count, inverse_root, white)
         for r in range(count):
             i = start + r
-            m, s, c, _ = coefficients(curve, y[i])
-            g2 = jet(curve, s * (eta[r] + entry(offset, i)) + c)[1]
+            m, s, c, _, piece = coefficients(curve, y[i])
+            g2 = jet(curve, s * (eta[r] + entry(offset, i)) + c, piece)[1]
             curvature[r] = entry(weight, i) * s * s * g2 * m
         for a in range(d):
             for r in range(count):
@@ -66,8 +66,8 @@ def sum_cubic(
         whiten_tile(tile, count, inverse_root, white)
         for r in range(count):
             i = start + r
-            m, s, c, _ = coefficients(curve, y[i])
-            g3 = jet(curve, s * (eta[r] + entry(offset, i)) + c)[2]
+            m, s, c, _, piece = coefficients(curve, y[i])
+            g3 = jet(curve, s * (eta[r] + entry(offset, i)) + c, piece)[2]
             third[r] = entry(weight, i) * s * s * s * g3 * m
         at = 0
         for a in range(d):
@@ -81,15 +81,17 @@ def sum_cubic(
 
 
 @compiled
-def derivative_range(curve: Any, m: int, low: float, high: float, critical: Vector) -> tuple[float, float]:
+def derivative_range(
+    curve: Any, m: int, low: float, high: float, critical: Vector, piece: float
+) -> tuple[float, float]:
     """Return the least and largest m-th derivative of g on an interval: end points and critical points."""
-    at_low = derivative(curve, low, m)
-    at_high = derivative(curve, high, m)
+    at_low = derivative(curve, low, m, piece)
+    at_high = derivative(curve, high, m, piece)
     least = min(at_low, at_high)
     largest = max(at_low, at_high)
     for t in critical:
         if low < t < high:
-            value = derivative(curve, t, m)
+            value = derivative(curve, t, m, piece)
             least = min(least, value)
             largest = max(largest, value)
     return least, largest
@@ -142,10 +144,10 @@ def fill_local_bounds(
         for r in range(count):
             i = start + r
             a_i = np.sqrt(norm[r])
-            multiple, s, c, l = coefficients(curve, y[i])
+            multiple, s, c, l, piece = coefficients(curve, y[i])
             t = s * (eta[r] + entry(offset, i)) + c
             half = abs(s) * radius * a_i
-            least, largest = derivative_range(curve, m, t - half, t + half, critical)
+            least, largest = derivative_range(curve, m, t - half, t + half, critical, piece)
             psi[i] = entry(weight, i) * steepest(multiple, s, l, m, least, largest) * a_i**m / factorial
             if shares.shape[0] > 1:
                 size = max(abs(least), abs(largest))
@@ -161,7 +163,7 @@ def fill_global_bounds(
 ) -> None:
     """Put the paper's constants into psi: supremum over the whole line, largest |x_ij| (|x_i| for m = 1)."""
     X, y, weight, _ = rows
-    least, largest = derivative_range(curve, m, -np.inf, np.inf, critical)
+    least, largest, known = 0.0, 0.0, np.nan
     factorial = 1.0
     for j in range(2, m + 1):
         factorial *= j
@@ -174,7 +176,10 @@ def fill_global_bounds(
         else:
             for j in range(X.shape[1]):
                 size = max(size, abs(np.float64(X[i, j])))
-        multiple, s, _, l = coefficients(curve, y[i])
+        multiple, s, _, l, piece = coefficients(curve, y[i])
+        if piece != known:
+            least, largest = derivative_range(curve, m, -np.inf, np.inf, critical, piece)
+            known = piece
         psi[i] = entry(weight, i) * steepest(multiple, s, l, m, least, largest) * size**m / factorial
 
 

@@ -245,7 +245,7 @@ def _recedes(model: Regression, step: Vector) -> bool:
     s x_i . v; if it is nowhere positive the potential falls, or stays, for ever.
     """
     rows, curve = model.source.rows, model.family.curve
-    falling, rising = jet(curve, -np.inf)[0], jet(curve, np.inf)[0]
+    ends = {p: (jet(curve, -np.inf, p)[0], jet(curve, np.inf, p)[0]) for p in model.family.pieces}
     change = np.concatenate([-(rows.X[i : i + BLOCK] @ step) for i in range(0, model.n, BLOCK)])
     if rows.weight.size > 1:
         change[rows.weight == 0.0] = 0.0
@@ -254,9 +254,11 @@ def _recedes(model: Regression, step: Vector) -> bool:
         return False
     for first in range(0, model.n, BLOCK):
         part = slice(first, first + BLOCK)
-        m, s, _, l = coefficients(curve, rows.y[part])
+        m, s, _, l, piece = coefficients(curve, rows.y[part])
         moving = change[part] != 0.0
-        far = np.where(s * change[part] > 0.0, rising, falling)
+        far = np.zeros(moving.shape)
+        for p, (falling, rising) in ends.items():
+            far = np.where(piece == p, np.where(s * change[part] > 0.0, rising, falling), far)
         slopes = np.broadcast_to(m * s * far + l, moving.shape)
         if np.any(slopes[moving] * change[part][moving] > 1e-6 * largest):
             return False  # some row rises: no need to look at the others

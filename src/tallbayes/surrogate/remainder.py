@@ -45,9 +45,9 @@ _MANY_WEIGHTS = np.array([weights for _, weights in _RULES[1]])
 
 
 @compiled
-def derivative(curve: Any, t: float, m: int) -> float:
+def derivative(curve: Any, t: float, m: int, piece: float) -> float:
     """Return the m-th derivative of g, m = 1 to 4."""
-    g1, g2, g3, g4 = jet(curve, t)
+    g1, g2, g3, g4 = jet(curve, t, piece)
     if m == 1:
         return g1
     if m == 2:
@@ -58,10 +58,10 @@ def derivative(curve: Any, t: float, m: int) -> float:
 
 
 @compiled
-def taylor_polynomial(curve: Any, t: float, delta: float, k: int) -> float:
+def taylor_polynomial(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
     """Return the Taylor polynomial of order k of g at t."""
-    g1, g2, g3, _ = jet(curve, t)
-    total = potential(curve, t)
+    g1, g2, g3, _ = jet(curve, t, piece)
+    total = potential(curve, t, piece)
     if k >= 1:
         total += g1 * delta
     if k >= 2:
@@ -72,33 +72,33 @@ def taylor_polynomial(curve: Any, t: float, delta: float, k: int) -> float:
 
 
 @compiled
-def remainder(curve: Any, t: float, delta: float, k: int) -> float:
+def remainder(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
     """Return the remainder of order k, 0 to 3, of g at t for a step delta."""
     size = abs(delta) / curve.reach
     if size >= FAR:
-        return potential(curve, t + delta) - taylor_polynomial(curve, t, delta, k)
+        return potential(curve, t + delta, piece) - taylor_polynomial(curve, t, delta, k, piece)
     total = 0.0
     if size < NEAR:
         for q in range(FEW):
-            total += _FEW_WEIGHTS[k, q] * derivative(curve, t + _FEW_NODES[k, q] * delta, k + 1)
+            total += _FEW_WEIGHTS[k, q] * derivative(curve, t + _FEW_NODES[k, q] * delta, k + 1, piece)
     else:
         for q in range(MANY):
-            total += _MANY_WEIGHTS[k, q] * derivative(curve, t + _MANY_NODES[k, q] * delta, k + 1)
+            total += _MANY_WEIGHTS[k, q] * derivative(curve, t + _MANY_NODES[k, q] * delta, k + 1, piece)
     for _ in range(k + 1):
         total *= delta
     return total
 
 
 @compiled
-def remainder_rounding(curve: Any, t: float, delta: float, k: int) -> float:
+def remainder_rounding(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
     """Return a bound on the rounding error of `remainder`, given t and delta.
 
     The difference of m terms, each computed to a few units in the last place, is off by at most that many
     times the largest term; the quadrature is off by a few units of its own result, which is smaller.
     """
-    g1, g2, g3, _ = jet(curve, t)
+    g1, g2, g3, _ = jet(curve, t, piece)
     step = abs(delta)
-    size = abs(potential(curve, t)) + abs(potential(curve, t + delta))
+    size = abs(potential(curve, t, piece)) + abs(potential(curve, t + delta, piece))
     size += abs(g1) * step + abs(g2) * step**2 / 2.0 + abs(g3) * step**3 / 6.0
     # A predictor that is off by an ulp moves g by |g' t| ulps.
     size += abs(g1) * (abs(t) + step)
