@@ -22,6 +22,7 @@ class Explanation:
     """
 
     model: str
+    prior: str
     kernel: str
     proposal: str
     order: int | None
@@ -42,6 +43,7 @@ class Explanation:
         """Return the table."""
         lines = [
             ("model", self.model),
+            ("prior", self.prior),
             ("kernel", self.kernel),
             ("proposal", self.proposal),
             ("order of the surrogate", "none" if self.order is None else str(self.order)),
@@ -105,6 +107,7 @@ def describe(model: Regression, chosen: Chosen, draws: int) -> Explanation:
     passes = prepared.mode.passes + int(thinning) + int(order == 3) + int(plan.get("sketch", False))
     return Explanation(
         model=repr(model),
+        prior=model.coefficient_priors.describe(model.names),
         kernel=", ".join([plan["kernel"], *_features(prepared)]),
         proposal=plan["proposal"],
         order=order,

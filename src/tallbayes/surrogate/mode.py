@@ -75,11 +75,11 @@ def find_mode(model: Regression, *, threads: int | None = None) -> Mode:
         # A ridge keeps a coefficient finite when the subsample has no row that speaks of it.
         spread = np.sqrt(np.mean(part.rows.X.astype(np.float64) ** 2, axis=0))
         search.ridge = (spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2
-        start = _least_squares(part, model) if theta is None else theta
+        start = model.coefficient_priors.inside(_least_squares(part, model)) if theta is None else theta
         theta = search.descend(start, tolerance=0.1, limit=25).theta
         size *= GROWTH
     search = _Search(model, source, threads)
-    theta = _least_squares(source, model) if theta is None else theta
+    theta = model.coefficient_priors.inside(_least_squares(source, model)) if theta is None else theta
     tolerance = TOLERANCE if source.n * source.d < LARGE else LARGE_TOLERANCE
     point = search.descend(theta, tolerance=tolerance, limit=LIMIT)
     return Mode(point.theta, point.value, point.gradient, point.hessian, search.passes)
@@ -101,10 +101,10 @@ class _Search:
         value, gradient, hessian = self.source.derivatives(
             self.model.family.curve, theta, majorise=majorise, threads=self.threads
         )
-        prior = self.model.gaussian_prior
-        value += prior.potential(theta) + 0.5 * float(self.ridge @ theta**2)
-        gradient = gradient + prior.gradient(theta) + self.ridge * theta
-        return _Point(theta, value, gradient, hessian + np.diag(prior.precision + self.ridge))
+        at, slope, curvature = self.model.coefficient_priors.stand_in(theta)
+        value += at + 0.5 * float(self.ridge @ theta**2)
+        gradient = gradient + slope + self.ridge * theta
+        return _Point(theta, value, gradient, hessian + np.diag(curvature + self.ridge))
 
     def descend(self, theta: Vector, *, tolerance: float, limit: int) -> _Point:
         """Take damped Newton steps until the next one is shorter than the tolerance."""
@@ -207,7 +207,7 @@ def _refuse_dependent_columns(model: Regression, hessian: Matrix) -> None:
                 "posterior does not exist. Drop the column, or give a proper prior, e.g. "
                 "prior=tb.priors.Normal(0, 2.5)."
             )
-        if np.any(model.gaussian_prior.precision):
+        if np.any(model.coefficient_priors.proper):
             raise NoModeError(
                 f"The columns {columns} are so nearly dependent ({model.n} rows) that the prior disappears beside "
                 "them in double precision. Drop one, or centre one whose mean is far larger than its spread."
@@ -221,7 +221,7 @@ def _refuse_dependent_columns(model: Regression, hessian: Matrix) -> None:
 
 def _refuse_recession(model: Regression, step: Vector) -> None:
     """Raise if the potential of no row ever rises along a Newton step: separated classes."""
-    if not model.family.convex or np.any(model.gaussian_prior.precision * step**2 > 0.0):
+    if not model.family.convex or np.any(step[model.coefficient_priors.proper] != 0.0):
         return
     if not _recedes(model, step):
         return
