@@ -58,7 +58,8 @@ class Firefly(Kernel):
         Probability that a dark row is a candidate in a sweep, 0 < q_db <= 1; the paper takes 0.001. None takes the
         share of rows that is expected to be bright.
     proposal : Proposal or None
-        Where theta goes given the bright set; None takes the preconditioned walk with scale 2.4 / sqrt(d).
+        Where theta goes given the bright set, which leaves it less room than the posterior; None takes the
+        preconditioned walk with scale 1.5 / sqrt(d).
     """
 
     q_db: float | None = None
@@ -74,7 +75,7 @@ class Firefly(Kernel):
         slope = parabola_slope(model.family)
         mode, whitening = basis or find_basis(model, threads=threads)
         tangents, curvature = _parabolas(model, whitening, slope, threads)
-        chosen = self.proposal or PreconditionedWalk(2.4 / math.sqrt(model.d))
+        chosen = self.proposal or PreconditionedWalk(1.5 / math.sqrt(model.d))
         move, reference = chosen.plan(whitening, model.n)
         collapsed = polynomial(whitening.gradient, quadratic=whitening.prior_hessian + curvature)
         # The mean of all e_i under the Gaussian approximation, where the whole Hessian is the identity.
