@@ -106,15 +106,13 @@ def parabola_slope(family: Family) -> float:
     if slope is None:
         raise InputError(
             f"Firefly: {family} has no lower bound that is the exponential of a parabola; Bernoulli with a logit "
-            "link, NegativeBinomial, StudentT, PseudoHuber and Gaussian have. Use tb.kernels.ScalableMH(), or leave "
-            "the kernel out."
+            "link, NegativeBinomial, StudentT, PseudoHuber and Gaussian have. Use tb.kernels.ScalableMH(), or no "
+            "kernel: one is chosen then."
         )
     return slope
 
 
-def _parabolas(
-    model: Regression, whitening: Whitening, slope: float, threads: int | None
-) -> tuple[Matrix, Matrix]:
+def _parabolas(model: Regression, whitening: Whitening, slope: float, threads: int | None) -> tuple[Matrix, Matrix]:
     """Return every row's tangent point and curvature, and the Hessian of all parabolas in z."""
     tangents = np.empty((model.n, 2))
 

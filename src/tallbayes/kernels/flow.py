@@ -10,9 +10,9 @@ way, P its precision, and delta_i the change of row i's slope since the centre: 
 Fearnhead and Roberts 2019). The difference of the rates with v_j and -v_j is v_j times the gradient, so the
 process leaves the posterior invariant, velocities uniform.
 
-With C_i >= |second derivative of row i's potential| everywhere, |delta_i| <= C_i |x~_i . u| <= C_i |x~_i|_2 |u|, so
-row i flips any coordinate at a rate of at most psi_i |u|, psi_i = C_i |x~_i|_2 |x~_i|_1. Along a line |u| is at most
-|u| + t |v|: the total rate has a bound that is affine in time, whose events are drawn by inversion and then
+With C_i >= |second derivative of row i's potential| everywhere, |delta_i| <= C_i |x~_i . u| <= C_i |x~_i|_2 |u|,
+so row i flips any coordinate at a rate of at most psi_i |u|, psi_i = C_i |x~_i|_2 |x~_i|_1. Along a line |u| is at
+most |u| + t |v|: the total rate has a bound that is affine in time, whose events are drawn by inversion and then
 thinned: an event draws one row with probability psi_i / Psi and looks at it.
 """
 
@@ -206,7 +206,7 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     """Return the state of a process that starts at z with random velocities."""
     d = z.size
     velocity = np.where(rng.random(d) < 0.5, -1.0, 1.0)
-    u = np.linalg.solve(target.back, z)
+    u = np.asarray(np.linalg.solve(target.back, z), dtype=np.float64)
     state = State(
         z.copy(),
         u,

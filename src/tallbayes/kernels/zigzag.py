@@ -59,7 +59,7 @@ class ZigZag(Kernel):
         if not math.isfinite(steepest):
             raise InputError(
                 f"ZigZag: {model.family} has no bound on its second derivative, so the rates of events have none. "
-                "Use tb.kernels.ScalableMH(), whose local bounds need none, or leave the kernel out."
+                "Use tb.kernels.ScalableMH(), whose local bounds need none, or no kernel: one is chosen then."
             )
         mode, whitening = basis or find_basis(model, threads=threads)
         frame, back = _frame(whitening, self.whitened)
