@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-long lint bench-paper bench-step clean
+.PHONY: demo test test-long lint figures bench bench-paper bench-step clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,16 @@ lint: $(VENV)/installed
 
 test-long: lint
 	$(BIN)/pytest -n 2
+
+# Every figure of the paper at quick scale, into experiments/results/quick; SCALE=--paper takes hours.
+FIGURES := slopes likelihood_evaluations ess_logistic_10 ess_logistic_20 ess_robust rho_ess_logistic \
+	rho_acceptance_logistic rho_ess_robust rho_acceptance_robust histograms
+figures: $(VENV)/installed
+	set -e; for figure in $(FIGURES); do $(BIN)/python experiments/$$figure.py $(SCALE); done
+
+# One table: tallbayes beside the paper's rivals and today's samplers and fits; SCALE=--quick for small n only.
+bench: $(VENV)/bench
+	$(BIN)/python benchmarks/peers.py $(SCALE)
 
 # Rows per step and acceptance, beside an independent implementation of the paper.
 bench-paper: $(VENV)/installed
