@@ -1,7 +1,7 @@
 """What the figures share: data, kernels, measurements that are kept, and the look of a plot.
 
 Every finished measurement is a line in ``runs.csv`` beside the figures; a script that is run again takes what is
-there and measures only what is missing. ``--fresh`` forgets this script's lines, ``--paper`` takes the paper's scale.
+there and measures only what is missing. ``--fresh`` measures anew, ``--paper`` takes the paper's scale.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ import tallbayes as tb
 RESULTS = Path(__file__).parent / "results"
 SEED = 2019
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; one colour and marker for each kernel everywhere.
+# Okabe and Ito's palette, which colour-blind readers can tell apart; a kernel looks the same in every figure.
 STYLE = {
     "MH": ("#000000", "o"),
     "SMH-1": ("#E69F00", "s"),
@@ -42,9 +42,21 @@ class Scale:
     """Draws at least, however slow."""
     most: int
     """Draws at most, however fast."""
+    fresh: bool = False
+    """Whether to measure anew what is kept."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether this is the small scale."""
+        return self.name == "quick"
+
+    @property
+    def folder(self) -> Path:
+        """Where figures and numbers of this scale are written."""
+        return RESULTS / self.name
 
 
-QUICK = Scale("quick", 1.0, 1500, 200_000)
+QUICK = Scale("quick", 1.0, 2500, 200_000)
 PAPER = Scale("paper", 20.0, 20_000, 2_000_000)
 
 
@@ -78,9 +90,8 @@ def arguments(about: str | None) -> Scale:
     parser.add_argument("--paper", action="store_true", help="the paper's scale: hours instead of a minute")
     parser.add_argument("--fresh", action="store_true", help="measure everything anew")
     given = parser.parse_args()
-    scale = PAPER if given.paper else QUICK
-    if given.fresh:
-        (RESULTS / scale.name / "runs.csv").unlink(missing_ok=True)
+    scale = replace(PAPER if given.paper else QUICK, fresh=given.fresh)
+    scale.folder.mkdir(parents=True, exist_ok=True)
     return scale
 
 
@@ -165,11 +176,10 @@ def _kept(path: Path) -> dict[Setting, Measurement]:
 def measurements(figure: str, settings: Iterable[Setting], scale: Scale) -> dict[Setting, Measurement]:
     """Return the measurement of every setting; those that are not kept yet are made, and kept one by one."""
     wanted = list(settings)
-    path = RESULTS / scale.name / "runs.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = _kept(path)
+    path = scale.folder / "runs.csv"
+    kept = _kept(path)  # of a setting that was measured twice, the last
     for number, setting in enumerate(wanted):
-        if setting in kept:
+        if setting in kept and not scale.fresh:
             continue
         kept[setting] = measure(setting, scale)
         line = {**asdict(setting), **asdict(kept[setting])}
@@ -189,9 +199,7 @@ def measurements(figure: str, settings: Iterable[Setting], scale: Scale) -> dict
 
 def write_csv(figure: str, scale: Scale, lines: list[dict[str, object]]) -> None:
     """Write the numbers behind a figure."""
-    path = RESULTS / scale.name / f"{figure}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    with (scale.folder / f"{figure}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, lines[0].keys())
         writer.writeheader()
         writer.writerows(lines)
@@ -220,7 +228,7 @@ def plot(
     with plt.rc_context({"font.size": 10, "axes.grid": True, "grid.alpha": 0.3, "legend.frameon": False}):
         pictures, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained", squeeze=False)
         draw(axes[0, 0] if columns == 1 else list(axes[0]))
-        path = RESULTS / scale.name / f"{figure}.png"
+        path = scale.folder / f"{figure}.png"
         pictures.savefig(path, dpi=110)
         plt.close(pictures)
     print(f"{figure}: {path}")
@@ -240,24 +248,38 @@ def label_powers(axes, sizes: Iterable[int]) -> None:
     axes.set_xlabel("rows n")
 
 
+ROUGH = 100.0
+"""Effective draws below which a measurement of them is not worth much."""
+
+
+def line(axes, sizes: list[int], found: list[Measurement], quantity: str, **look: object) -> None:
+    """Draw a quantity against n; the marker is hollow where few effective draws were seen."""
+    values = [getattr(one, quantity) for one in found]
+    axes.plot(sizes, values, **look)
+    rough = [(n, value) for n, value, one in zip(sizes, values, found, strict=True) if one.ess < ROUGH]
+    if rough and quantity == "ess_per_second":
+        hollow = {"linestyle": "", "markerfacecolor": "white", "zorder": 3, "label": None}
+        axes.plot(*zip(*rough, strict=True), **{**look, **hollow})
+
+
 def ess_against_n(figure: str, about: str | None, title: str, model: str, d: int, paper_sizes: list[int]) -> None:
     """Measure and draw effective draws a second against n, for every kernel."""
     scale = arguments(about)
-    sizes = powers(10, 16, 2) if scale is QUICK else paper_sizes
+    sizes = powers(10, 16, 2) if scale.quick else paper_sizes
     found = measurements(figure, [Setting(model, d, n, kernel) for kernel in KERNELS for n in sizes], scale)
     write_csv(figure, scale, as_lines(found))
 
     def draw(axes) -> None:
         for kernel in KERNELS:
             colour, marker = STYLE[kernel]
-            values = [found[Setting(model, d, n, kernel)].ess_per_second for n in sizes]
+            values = [found[Setting(model, d, n, kernel)] for n in sizes]
             name = "tallbayes' default" if kernel == "tallbayes" else kernel
-            axes.plot(sizes, values, color=colour, marker=marker, label=name)
+            line(axes, sizes, values, "ess_per_second", color=colour, marker=marker, label=name)
         axes.set_yscale("log")
         label_powers(axes, sizes)
         axes.set_ylabel("effective draws of the first coefficient\nper second")
         axes.set_title(title)
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="hollow: rough\n(ESS below 100)")
 
     plot(figure, scale, draw, width=7.2)
 
@@ -269,7 +291,7 @@ def rho_against_n(figure: str, about: str | None, title: str, model: str, quanti
     """Measure and draw what rho of the Crank-Nicolson proposal does: ESS per second, or acceptance."""
     scale = arguments(about)
     rhos = RHOS[scale.name]
-    sizes = powers(10, 16, 2) if scale is QUICK else powers(10, 18)
+    sizes = powers(10, 16, 2) if scale.quick else powers(10, 18)
     names = [f"{base} rho={rho}" for base in ("SMH-2", "MH") for rho in rhos] + ["tallbayes"]
     found = measurements(figure, [Setting(model, 10, n, kernel) for kernel in names for n in sizes], scale)
     write_csv(figure, scale, as_lines(found))
@@ -278,18 +300,18 @@ def rho_against_n(figure: str, about: str | None, title: str, model: str, quanti
         import matplotlib.pyplot as plt
 
         shades = plt.get_cmap("viridis")(np.linspace(0.0, 0.85, len(rhos)))
-        for base, line, marker in (("SMH-2", "-", "^"), ("MH", "--", "o")):
+        for base, dashes, marker in (("SMH-2", "-", "^"), ("MH", "--", "o")):
             for rho, shade in zip(rhos, shades, strict=True):
-                values = [getattr(found[Setting(model, 10, n, f"{base} rho={rho}")], quantity) for n in sizes]
-                axes.plot(
-                    sizes, values, line, color=shade, marker=marker, markersize=5, label=f"{base}, ρ = {rho:g}"
-                )
-        values = [getattr(found[Setting(model, 10, n, "tallbayes")], quantity) for n in sizes]
-        axes.plot(sizes, values, color=STYLE["tallbayes"][0], marker="*", markersize=9, label="tallbayes' default")
+                values = [found[Setting(model, 10, n, f"{base} rho={rho}")] for n in sizes]
+                look = {"linestyle": dashes, "color": shade, "marker": marker, "markersize": 5}
+                line(axes, sizes, values, quantity, **look, label=rf"{base}, $\rho$ = {rho:g}")
+        values = [found[Setting(model, 10, n, "tallbayes")] for n in sizes]
+        look = {"color": STYLE["tallbayes"][0], "marker": "*", "markersize": 9}
+        line(axes, sizes, values, quantity, **look, label="tallbayes' default")
         label_powers(axes, sizes)
         if quantity == "acceptance":
             axes.set_ylabel("share of proposals accepted")
-            axes.set_ylim(0.0, 1.03)
+            axes.set_ylim(top=1.02)
         else:
             axes.set_yscale("log")
             axes.set_ylabel("effective draws of the first coefficient\nper second")

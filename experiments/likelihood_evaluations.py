@@ -2,7 +2,6 @@
 
 from common import (
     KERNELS,
-    QUICK,
     STYLE,
     Setting,
     arguments,
@@ -20,7 +19,7 @@ FIGURE = "likelihood_evaluations"
 def main() -> None:
     """Measure, write the numbers, draw."""
     scale = arguments(__doc__)
-    sizes = powers(10, 16, 2) if scale is QUICK else powers(7, 18)
+    sizes = powers(10, 16, 2) if scale.quick else powers(7, 18)
     found = measurements(FIGURE, [Setting("logistic", 10, n, kernel) for kernel in KERNELS for n in sizes], scale)
     write_csv(FIGURE, scale, as_lines(found))
 

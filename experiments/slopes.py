@@ -1,8 +1,8 @@
 """How rows per step grow with n, for expansions of order 1, 2 and 3; fails if a slope is not what theory says.
 
-Logistic regression, d = 10, the independent proposal (Crank-Nicolson with rho = 0), no truncation. Order 1 and 2 with
-the paper's global bounds and order 3 with local ones, over sizes at which the posterior is close to its limit. Rows
-per step should not depend on n at order 1, and fall as n^(-1/2) and 1/n at order 2 and 3.
+Logistic regression, d = 10, the independent proposal (Crank-Nicolson with rho = 0), no truncation. Order 1 and 2
+with the paper's global bounds and order 3 with local ones, over sizes at which the posterior is close to its limit.
+Rows per step should not depend on n at order 1, and fall as n^(-1/2) and 1/n at order 2 and 3.
 """
 
 import csv
@@ -10,7 +10,7 @@ import math
 import sys
 
 import numpy as np
-from common import QUICK, RESULTS, STYLE, Scale, arguments, label_powers, make_model, plot, powers, run, write_csv
+from common import STYLE, Scale, arguments, label_powers, make_model, plot, powers, run, write_csv
 
 import tallbayes as tb
 
@@ -38,9 +38,9 @@ def rows_per_step(n: int, order: int) -> float:
 
 def measured(scale: Scale, sizes: list[int]) -> dict[tuple[int, int], float]:
     """Return rows per step of every size and order; what is in the table already is not measured again."""
-    path = RESULTS / scale.name / f"{FIGURE}.csv"
+    path = scale.folder / f"{FIGURE}.csv"
     found = {}
-    if path.exists():
+    if path.exists() and not scale.fresh:
         with path.open(newline="") as file:
             found = {
                 (int(row["n"]), int(row["order"])): float(row["rows_per_step"]) for row in csv.DictReader(file)
@@ -57,16 +57,16 @@ def measured(scale: Scale, sizes: list[int]) -> dict[tuple[int, int], float]:
 def main() -> int:
     """Measure, draw, compare."""
     scale = arguments(__doc__)
-    sizes = powers(13, 19, 2) if scale is QUICK else powers(13, 20)
+    sizes = powers(13, 19, 2) if scale.quick else powers(13, 20)
     found = measured(scale, sizes)
     fits = {k: np.polyfit(np.log(sizes), [math.log(found[n, k]) for n in sizes], 1) for k in WANTED}
 
     def draw(axes) -> None:
         for order, (slope, start) in fits.items():
             colour, marker = STYLE[f"SMH-{order}"]
-            axes.plot(sizes, [found[n, order] for n in sizes], marker, color=colour, label=f"order {order}")
-            line = np.exp(start + slope * np.log(sizes))
-            axes.plot(sizes, line, color=colour, alpha=0.6, label=f"slope {slope:.2f}")
+            axes.plot(sizes, np.exp(start + slope * np.log(sizes)), color=colour, alpha=0.6)
+            points = [found[n, order] for n in sizes]
+            axes.plot(sizes, points, marker, color=colour, label=f"order {order}: slope {slope:.2f}")
         axes.set_yscale("log")
         label_powers(axes, sizes)
         axes.set_ylabel("rows looked at per step")
