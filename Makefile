@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Other samplers want older versions of what tallbayes uses: they get an environment of their own.
+PEERS := .venv-bench
 
 .PHONY: demo test test-long lint figures bench bench-paper bench-step clean
 
@@ -34,8 +36,8 @@ figures: $(VENV)/installed
 	set -e; for figure in $(FIGURES); do $(BIN)/python experiments/$$figure.py $(SCALE); done
 
 # One table: tallbayes beside the paper's rivals and today's samplers and fits; SCALE=--quick for small n only.
-bench: $(VENV)/bench
-	$(BIN)/python benchmarks/peers.py $(SCALE)
+bench: $(PEERS)/installed
+	$(PEERS)/bin/python benchmarks/peers.py $(SCALE)
 
 # Rows per step and acceptance, beside an independent implementation of the paper.
 bench-paper: $(VENV)/installed
@@ -47,12 +49,14 @@ bench-step: $(VENV)/installed
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
 # few-rows, explain-accuracy, growing-n.
-bench-%: $(VENV)/bench
-	$(BIN)/python benchmarks/$(subst -,_,$*).py
+bench-%: $(PEERS)/installed
+	$(PEERS)/bin/python benchmarks/$(subst -,_,$*).py
 
-$(VENV)/bench: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+$(PEERS)/installed: pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
+	$(PEERS)/bin/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache

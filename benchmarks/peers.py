@@ -51,6 +51,9 @@ TITLES = {
     "sklearn": "scikit-learn (point fit)",
     "statsmodels": "statsmodels (point fit)",
 }
+ROUGH = 100.0
+"""Effective draws below which their number is not worth much."""
+MARKS = "<!-- made by benchmarks/peers.py -->", "<!-- end -->"
 OURS = ("tallbayes", "smh2", "mh", "firefly", "zigzag")
 SAMPLERS = (*OURS, "numpyro", "nutpie")
 
@@ -356,34 +359,44 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def shown(kept: dict[str, dict], method: str, name: str, d: int, n: int) -> str:
+    """Return what one cell of the table says: draws/s (warm / cold)."""
+    found = kept[key(method, name, d, n)]
+    if "failed" in found:
+        return found["failed"]
+    rate, warm = found.get("rate"), found["setup"]
+    if not rate:
+        return f"({number(warm)})"
+    warm += 1000.0 / rate
+    rough = "~" if found["ess"] < ROUGH else ""
+    if method not in SAMPLERS:
+        return f"{number(rate)} ({number(warm)})"
+    compilation = kept.get(key(f"compile {method}", name, 10, 1000), found).get("compile", 0.0)
+    return f"{rough}{number(rate)} ({number(warm)} / {number(warm + compilation)})"
+
+
 def render(kept: dict[str, dict], sizes: tuple[int, ...]) -> str:
     """Return the table in markdown."""
     lines = [
-        "| model | d | n | method | draws/s | warm, s | cold, s | |",
-        "| --- | --: | --: | --- | --: | --: | --: | --- |",
+        "Effective draws a second of the worst coefficient, on one core (in brackets: seconds to 1,000 effective draws,",
+        f"with compiled code at hand / from a cold start); ~: rough, fewer than {ROUGH:.0f} effective draws were seen.",
+        "",
+        "| model | d | method | " + " | ".join(f"n = {n:,}" for n in sizes) + " |",
+        "| --- | --: | --- |" + " --: |" * len(sizes),
     ]
     for name in MODELS:
         for d in COLUMNS:
-            for n in sizes:
-                best = kept[key("tallbayes", name, d, n)].get("rate")
-                for method, title in TITLES.items():
-                    found = kept[key(method, name, d, n)]
-                    place = f"| {name} | {d} | {n:,} | {title} |"
-                    if "failed" in found:
-                        lines.append(f"{place} | | | {found['failed']} |")
-                        continue
-                    rate, warm = found.get("rate"), found["setup"]
-                    compilation = kept.get(key(f"compile {method}", name, 10, 1000), found).get("compile", 0.0)
-                    note = ""
-                    if rate:
-                        warm += 1000.0 / rate
-                        if method in SAMPLERS and method != "tallbayes" and best:
-                            note = f"tallbayes: {number(best / rate)} times"
-                        if found["ess"] < 100.0:
-                            note += f" (rough: {found['ess']:.0f} effective draws seen)"
-                    cold = number(warm + compilation) if method in SAMPLERS else ""
-                    lines.append(f"{place} {number(rate) if rate else ''} | {number(warm)} | {cold} | {note} |")
+            for method, title in TITLES.items():
+                cells = [shown(kept, method, name, d, n) for n in sizes]
+                lines.append(f"| {name} | {d} | {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def put_into(page: Path, text: str) -> None:
+    """Replace what stands between the two marks of a page."""
+    before, rest = page.read_text().split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    page.write_text(f"{before}{MARKS[0]}\n{text}{MARKS[1]}{after}")
 
 
 def verdict(kept: dict[str, dict], sizes: tuple[int, ...]) -> list[str]:
@@ -415,6 +428,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="10^3 and 10^4 rows only")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a cell is cut off")
     parser.add_argument("--fresh", action="store_true", help="measure everything anew")
+    parser.add_argument("--page", type=Path, help="a page to put the table into, between its marks")
     parser.add_argument("--cell", nargs=4, metavar=("METHOD", "MODEL", "D", "N"), help="one cell, in this process")
     given = parser.parse_args()
     if given.cell:
@@ -431,6 +445,8 @@ def main() -> None:
     text = "\n".join([render(kept, sizes), "", *verdict(kept, sizes), "", *about(), ""])
     path.with_suffix(".md").write_text(text)
     print(text)
+    if given.page:
+        put_into(given.page, text)
 
 
 if __name__ == "__main__":
