@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Other samplers want older versions of what tallbayes uses: they get an environment of their own.
 PEERS := .venv-bench
 
-.PHONY: demo test test-long lint figures bench bench-paper bench-step clean
+.PHONY: demo test test-long lint figures bench comparison bench-paper bench-step clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,12 @@ figures: $(VENV)/installed
 bench: $(PEERS)/installed
 	$(PEERS)/bin/python benchmarks/peers.py $(SCALE)
 
+# Figures and table as docs/comparison.md shows them: run after figures and bench, whose results it takes.
+comparison: $(PEERS)/installed
+	mkdir -p docs/figures
+	for figure in $(FIGURES); do cp experiments/results/quick/$$figure.png experiments/results/quick/$$figure.csv docs/figures; done
+	$(PEERS)/bin/python benchmarks/peers.py $(SCALE) --page docs/comparison.md
+
 # Rows per step and acceptance, beside an independent implementation of the paper.
 bench-paper: $(VENV)/installed
 	$(BIN)/python benchmarks/paper_figures.py
@@ -48,7 +54,7 @@ bench-step: $(VENV)/installed
 	$(BIN)/python benchmarks/lean_step.py
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
-# few-rows, explain-accuracy, growing-n.
+# few-rows, explain-accuracy, growing-n, rivals.
 bench-%: $(PEERS)/installed
 	$(PEERS)/bin/python benchmarks/$(subst -,_,$*).py
 

@@ -378,8 +378,9 @@ def shown(kept: dict[str, dict], method: str, name: str, d: int, n: int) -> str:
 def render(kept: dict[str, dict], sizes: tuple[int, ...]) -> str:
     """Return the table in markdown."""
     lines = [
-        "Effective draws a second of the worst coefficient, on one core (in brackets: seconds to 1,000 effective draws,",
-        f"with compiled code at hand / from a cold start); ~: rough, fewer than {ROUGH:.0f} effective draws were seen.",
+        "Effective draws a second of the worst coefficient, on one core (in brackets: seconds to 1,000 effective",
+        "draws, with compiled code at hand / from a cold start).",
+        f"~: rough, fewer than {ROUGH:.0f} effective draws were seen.",
         "",
         "| model | d | method | " + " | ".join(f"n = {n:,}" for n in sizes) + " |",
         "| --- | --: | --- |" + " --: |" * len(sizes),
