@@ -54,7 +54,7 @@ def prior_at(target: Target, z: Vector) -> float:
     return evaluate(target.prior, z) + evaluate_exact(target.exact, z)
 
 
-def inside_support(target: Target, z: Vector) -> Vector:
+def inside_support(target: Any, z: Vector) -> Vector:
     """Return z, drawn towards the centre until the prior is finite there: a chain must not begin outside."""
     z = z.copy()
     while not np.isfinite(evaluate_exact(target.exact, z)):

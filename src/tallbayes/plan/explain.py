@@ -135,8 +135,10 @@ def _nanoseconds(model: Regression, chosen: Chosen) -> float:
     """Return the cost of a draw, from what the rehearsal did."""
     n, d = model.n, model.d
     order = chosen.prepared.plan.get("order")
-    if order is None:
+    if order is None and chosen.rehearsal.full_per_million > 0.0:
         return n * costs.full_row(d)
+    if order is None:
+        return costs.step(d, 1) + chosen.rehearsal.rows_per_draw * costs.random_row(n, d)
     passes = chosen.rehearsal.full_per_million * 1e-6
     rows = max(chosen.rehearsal.rows_per_draw - passes * n, 0.0)
     drawn = chosen.forecasts[0].rows if chosen.forecasts and chosen.prepared.target.sketch.step.size else 0.0
