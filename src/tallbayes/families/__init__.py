@@ -3,6 +3,7 @@
 from tallbayes.families.base import Family
 from tallbayes.families.bernoulli import Bernoulli
 from tallbayes.families.binomial import Binomial
+from tallbayes.families.custom import custom
 from tallbayes.families.exponential import Gamma, Poisson
 from tallbayes.families.gaussian import Gaussian
 from tallbayes.families.negative_binomial import NegativeBinomial
@@ -19,4 +20,5 @@ __all__ = [
     "Poisson",
     "PseudoHuber",
     "StudentT",
+    "custom",
 ]

@@ -23,6 +23,10 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
+SHRINKINGS = 12
+"""How often the radius of a local bound is halved in search of one that holds for every row."""
+
+
 class Bound(NamedTuple):
     """A bound as compiled code sees it."""
 
@@ -140,6 +144,26 @@ class Local:
         radius = float(self.radius) if self.radius is not None else default_radius(model.n, model.d)
         critical = model.family.critical_points(order + 1)
         psi = np.empty(model.n)
+        # A smaller ball helps where a row's interval leaves what is proved of the family, or what a float holds.
+        for _ in range(SHRINKINGS):
+            self._fill(model, whitening, order, radius, critical, psi, threads)
+            if np.all(np.isfinite(psi)):
+                return psi, radius
+            radius /= 2.0
+        # No bound at all: a ball of nothing makes every step a full-data step, which is exact.
+        psi[:] = 0.0
+        return psi, 1e-300
+
+    @staticmethod
+    def _fill(
+        model: Regression,
+        whitening: Whitening,
+        order: int,
+        radius: float,
+        critical: Vector,
+        psi: Vector,
+        threads: int | None,
+    ) -> None:
         model.source.map_parts(
             lambda first, last: whitened.fill_local_bounds(
                 model.source.rows,
@@ -155,7 +179,6 @@ class Local:
             ),
             threads,
         )
-        return psi, radius
 
     @property
     def local(self) -> bool:
