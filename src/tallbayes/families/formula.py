@@ -310,7 +310,16 @@ def reduce(expression: Any, responses: tuple[float, ...] | None) -> Reduced:
 
 
 def _without_constant(g: Any, t: Any) -> Any:
-    """Leave out what does not depend on t, and expand enough that it can be seen."""
-    sympy = load_sympy()
-    parts = [part for part in sympy.Add.make_args(g) if t in part.free_symbols]
+    """Leave out what does not depend on t; softplus(a) - a, which cancels, becomes softplus(-a)."""
+    sympy, own = load_sympy(), heads()
+    parts = [part for part in sympy.Add.make_args(sympy.expand_mul(g)) if t in part.free_symbols]
+    slope = sum(part / t for part in parts if t not in (part / t).free_symbols)
+    for k, part in enumerate(parts):
+        factor, function = part.as_independent(t, as_Add=False)
+        if (
+            isinstance(function, own.softplus)
+            and sympy.expand(slope + factor * sympy.diff(function.args[0], t)) == 0
+        ):
+            rest = [p for j, p in enumerate(parts) if j != k and t in (p / t).free_symbols]
+            return sympy.Add(factor * own.softplus(-function.args[0]), *rest)
     return sympy.Add(*parts)
