@@ -36,7 +36,7 @@ bench-step: $(VENV)/installed
 	$(BIN)/python benchmarks/lean_step.py
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
-# few-rows, explain-accuracy, growing-n.
+# few-rows, explain-accuracy, growing-n, custom-family.
 bench-%: $(VENV)/bench
 	$(BIN)/python benchmarks/$(subst -,_,$*).py
 

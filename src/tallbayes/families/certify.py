@@ -97,7 +97,10 @@ def at_infinity(e: Any, t: Any, u: Any, side: int, values: dict[str, float]) -> 
     for atom in sorted(e.atoms(sympy.Function), key=sympy.count_ops):
         if not atom.has(t):
             continue
-        stand_in = sympy.Dummy(positive=True)
+        positive = isinstance(
+            atom, (sympy.exp, own.expit, own.softplus, own.hazard, own.mills, own.bose, own.bose_slope)
+        )
+        stand_in = sympy.Dummy(positive=True) if positive else sympy.Dummy(real=True)
         if isinstance(atom, own.mills):
             a = atom.args[1]
             at_end = float(
