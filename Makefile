@@ -54,7 +54,7 @@ bench-step: $(VENV)/installed
 	$(BIN)/python benchmarks/lean_step.py
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
-# few-rows, explain-accuracy, growing-n, rivals.
+# few-rows, explain-accuracy, growing-n, rivals, custom-family.
 bench-%: $(PEERS)/installed
 	$(PEERS)/bin/python benchmarks/$(subst -,_,$*).py
 

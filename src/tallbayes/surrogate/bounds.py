@@ -24,6 +24,10 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
+SHRINKINGS = 12
+"""How often the radius of a local bound is halved in search of one that holds for every row."""
+
+
 class Bound(NamedTuple):
     """A bound as compiled code sees it."""
 
@@ -155,6 +159,27 @@ class Local:
         critical = model.family.critical_points(order + 1)
         psi = np.empty(model.n)
         shares = np.ones((model.n, 2), dtype=np.float32) if order % 2 == 1 else WHOLE
+        # A smaller ball helps where a row's interval leaves what is proved of the family, or what a float holds.
+        for _ in range(SHRINKINGS):
+            self._fill(model, whitening, order, radius, critical, psi, shares, threads)
+            if np.all(np.isfinite(psi)):
+                return RowBounds(psi, shares, radius)
+            radius /= 2.0
+        # No bound at all: a ball of nothing makes every step a full-data step, which is exact.
+        psi[:] = 0.0
+        return RowBounds(psi, WHOLE, 1e-300)
+
+    @staticmethod
+    def _fill(
+        model: Regression,
+        whitening: Whitening,
+        order: int,
+        radius: float,
+        critical: Vector,
+        psi: Vector,
+        shares: NDArray[np.float32],
+        threads: int | None,
+    ) -> None:
         model.source.map_parts(
             lambda first, last: whitened.fill_local_bounds(
                 model.source.rows,
@@ -171,7 +196,6 @@ class Local:
             ),
             threads,
         )
-        return RowBounds(psi, shares, radius)
 
     @property
     def local(self) -> bool:
