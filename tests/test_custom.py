@@ -262,6 +262,7 @@ def test_formulas_that_cannot_be_used(formula, options, message):
     ("formula", "message"),
     [
         ("(exp(y - eta) - 1)/(y - eta)", "could not be isolated"),
+        ("(y - eta)**1.5", "could not be isolated"),
         ("exp(-(y - eta)**2) + (y - eta)**2", "but double precision gives"),
     ],
 )
