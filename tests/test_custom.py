@@ -121,6 +121,17 @@ def test_a_sympy_expression_is_the_same_as_text():
     assert own.curve.reach == text.curve.reach
 
 
+def test_the_form_is_found_by_algebra():
+    # log(y + exp(eta)) = log y + softplus(eta - log y), a function of log y - eta.
+    family = tb.families.custom("3*log(y + exp(eta)) - eta")
+    m, s, c, l, piece = coefficients(family.curve, 2.5)
+    values = [m * potential(family.curve, s * eta + c, piece) + l * eta for eta in (-1.0, 0.4, 3.0)]
+    wanted = [3 * math.log(2.5 + math.exp(eta)) - eta for eta in (-1.0, 0.4, 3.0)]
+    assert np.diff(values) == pytest.approx(np.diff(wanted), rel=1e-12)
+    assert family.convex
+    assert family.supremum(2) == pytest.approx(0.75, rel=1e-9)
+
+
 def test_parameters_need_no_new_code():
     first, second = (tb.families.custom("log1p(((y - eta)/s)**2)", s=s) for s in (2.0, 3.0))
     assert type(first.curve) is type(second.curve)
