@@ -316,3 +316,12 @@ def test_potential_has_no_warning_far_out():
         for t in (-1e6, -700.0, 700.0, 1e6):
             assert not math.isnan(potential(family.curve, t, piece))
             assert not any(math.isnan(x) for x in jet(family.curve, t, piece))
+
+
+@pytest.mark.parametrize(
+    ("package", "load"), [("sympy", formulas.load_sympy), ("flint", intervals.load_flint.__wrapped__)]
+)
+def test_a_missing_package_is_named(package, load, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(tb.errors.MissingPackageError, match=r"pip install 'tallbayes\[custom\]'"):
+        load()

@@ -20,7 +20,7 @@ def load_sympy() -> Any:
     """Import SymPy, or say how to get it."""
     try:
         import sympy
-    except ImportError:  # pragma: no cover - depends on the environment
+    except ImportError:
         raise MissingPackageError(
             "tb.families.custom needs SymPy and python-flint: pip install 'tallbayes[custom]'"
         ) from None

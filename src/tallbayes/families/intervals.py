@@ -20,7 +20,7 @@ def load_flint() -> Any:
     """Import python-flint, or say how to get it."""
     try:
         import flint
-    except ImportError:  # pragma: no cover - depends on the environment
+    except ImportError:
         raise MissingPackageError(
             "tb.families.custom needs SymPy and python-flint: pip install 'tallbayes[custom]'"
         ) from None
