@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 import numba
@@ -23,6 +24,8 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 ORDERS = (2, 1)
+SHORT = 60
+"""Characters of a formula that are shown."""
 
 
 class Factors(Model):
@@ -141,7 +144,9 @@ class Factors(Model):
 
     def __repr__(self) -> str:
         """Describe the model in a line."""
-        return f"Factors({self.n:,} rows, parameters {', '.join(self.names)}, {self.family}, {self.prior})"
+        text = repr(self.family)
+        short = text if len(text) <= SHORT else text[:SHORT] + " ..."
+        return f"Factors({self.n:,} rows, parameters {', '.join(self.names)}: {short}, {self.prior})"
 
 
 @dataclass(frozen=True)
@@ -167,25 +172,37 @@ def _family(potential: Any, gradient: Any, hessian: Any, parameters: list[str], 
                     "derivatives too. Or write the potential as a formula: then they are found symbolically."
                 )
         text = getattr(potential, "__name__", repr(potential))
-        given = potential, gradient, hessian
+        given = zip((potential, gradient, hessian), ("potential", "gradient", "hessian"), strict=True)
+        functions = FactorFunctions(*(_guarded(function, name) for function, name in given))
     elif isinstance(potential, str) or hasattr(potential, "free_symbols"):
         if gradient is not None or hessian is not None:
             raise InputError("gradient, hessian: leave them out with a formula; its derivatives are symbolic.")
-        expression = formulas.read(potential, parameters, columns)
         text = str(potential).strip()
-        given = formulas.functions_of(expression, parameters, columns)
+        functions = _of_formula(potential, tuple(parameters), tuple(columns))
     else:
         raise InputError(
             f"potential: {potential!r} was given; expected a formula as text or a SymPy expression, or a function "
             "potential(theta, row)."
         )
-    signatures = (("potential", POTENTIAL), ("gradient", GRADIENT), ("hessian", HESSIAN))
-    compiled = (_address(f, name, signature) for f, (name, signature) in zip(given, signatures, strict=True))
-    return FactorFamily(FactorFunctions(*compiled), text)
+    return FactorFamily(functions, text)
 
 
-def _address(function: Any, name: str, signature: Any) -> Any:
-    """Compile a function so that kernels can call it by address; what it raises becomes NaN, which is noticed."""
+@cache
+def _of_formula(formula: Any, parameters: tuple[str, ...], columns: tuple[str, ...]) -> FactorFunctions:
+    """Compile the functions of a formula, once in a process."""
+    expression = formulas.read(formula, parameters, columns)
+    found = formulas.functions_of(expression, parameters, columns)
+    signatures = POTENTIAL, GRADIENT, HESSIAN
+    return FactorFunctions(*(_address(f, signature) for f, signature in zip(found, signatures, strict=True)))
+
+
+def _address(function: Callable[..., Any], signature: Any) -> Any:
+    """Compile a function so that kernels can call it by address."""
+    return numba.cfunc(signature, error_model="numpy")(function)
+
+
+def _guarded(function: Any, name: str) -> Any:
+    """Compile a user's function to be called by address; what it raises becomes NaN, which is noticed."""
     plain = getattr(function, "py_func", function)
     wanted = ("theta", "row") if name == "potential" else ("theta", "row", "out")
     if not inspect.isfunction(plain) or len(inspect.signature(plain).parameters) != len(wanted):
@@ -205,7 +222,9 @@ def _address(function: Any, name: str, signature: Any) -> Any:
             out[:] = math.nan
 
     try:
-        return numba.cfunc(signature, error_model="numpy")(value if name == "potential" else fill)
+        if name == "potential":
+            return _address(value, POTENTIAL)
+        return _address(fill, GRADIENT if name == "gradient" else HESSIAN)
     except numba.core.errors.NumbaError as error:
         raise InputError(f"{name}: Numba cannot compile the function ({_first_line(error)}).") from None
 

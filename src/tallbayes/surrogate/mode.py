@@ -114,6 +114,7 @@ class _Search:
         """Take damped Newton steps until the next one is shorter than the tolerance."""
         exploring = self.exploring
         point = self.evaluate(theta)
+        before = np.zeros_like(theta)
         if not exploring and self.model.linear:
             _refuse_dependent_columns(self.model, point.hessian)
         for iteration in range(limit):
@@ -122,9 +123,11 @@ class _Search:
                 # Along a separation the last step is short in standard deviations, yet moves predictors.
                 if not exploring and (iteration >= SUSPICIOUS or tolerance > TOLERANCE):
                     _refuse_recession(self.model, step)
+                    self._refuse_endless(step, before)
                 return point
             if not exploring and iteration >= SUSPICIOUS and iteration % 4 == 0:
                 _refuse_recession(self.model, step)
+            before = step
             point = self._damped(point, step, length)
         if exploring:
             return point
@@ -132,6 +135,14 @@ class _Search:
             f"No mode was found in {limit} Newton steps: the last one still moved by {length:.2g} posterior "
             f"standard deviations. {self.model.mode_advice}"
         )
+
+    def _refuse_endless(self, step: Vector, before: Vector) -> None:
+        """Raise if steps do not get shorter although the potential has become flat: Newton's do at a mode."""
+        if not self.model.linear and np.linalg.norm(step) > 0.5 * np.linalg.norm(before):
+            raise NoModeError(
+                "No mode was found: the potential falls ever more slowly but without end, so under a flat prior "
+                f"the posterior may not exist. {self.model.mode_advice}"
+            )
 
     def _direction(self, point: _Point) -> tuple[Vector, float]:
         """Return the Newton step and its length in posterior standard deviations."""
@@ -163,7 +174,8 @@ def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | No
     if not np.all(diagonal > 0.0):
         if damping == 0.0:
             return None
-        diagonal = np.maximum(np.abs(diagonal), 1e-12 * np.max(np.abs(diagonal)) + 1e-300)
+        largest = np.max(np.abs(diagonal))
+        diagonal = np.maximum(np.abs(diagonal), 1e-12 * largest if largest > 0.0 else 1.0)
     scale = np.sqrt(diagonal)
     try:
         lower = np.linalg.cholesky(hessian / np.outer(scale, scale) + damping * np.eye(scale.size))
