@@ -1,8 +1,8 @@
 """Every family against an independent sampler, NumPyro's NUTS, on its own distributions: `make test-external`.
 
-Data have offsets and weights; priors are flat, and Student's t, Laplace and uniform ones together. Compared are means,
-standard deviations and 5 and 95 % quantiles of each coefficient. A test is a z-score of 5.5 or less, false positives
-4e-8; 11 families x 2 priors x 3 coefficients x 4 figures make 264 tests, 1e-5 in all.
+Data have offsets and weights; priors are flat, and Student's t, Laplace and uniform ones together. Compared are
+means, standard deviations and 5 and 95 % quantiles of each coefficient. A test is a z-score of 5.5 or less, false
+positives 4e-8; 11 families x 2 priors x 3 coefficients x 4 figures make 264 tests, 1e-5 in all.
 """
 
 import math
@@ -125,7 +125,9 @@ def nuts(X, y, offset, weights, log_likelihood, priors, seed):
         eta = X @ beta + offset
         numpyro.factor("rows", jnp.sum(weights * log_likelihood(jnp, dist, eta, y)))
 
-    chains = MCMC(NUTS(model), num_warmup=1000, num_samples=5000, num_chains=2, chain_method="sequential", progress_bar=False)
+    chains = MCMC(
+        NUTS(model), num_warmup=1000, num_samples=5000, num_chains=2, chain_method="sequential", progress_bar=False
+    )
     chains.run(jax.random.PRNGKey(seed))
     return np.asarray(chains.get_samples(group_by_chain=True)["beta"])
 

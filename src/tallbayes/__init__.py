@@ -7,6 +7,7 @@
 """
 
 from tallbayes import bounds, errors, families, kernels, priors, proposals
+from tallbayes.factors import Factors
 from tallbayes.models import Regression
 from tallbayes.plan.explain import Explanation, explain
 from tallbayes.results.summary import summary
@@ -15,6 +16,7 @@ from tallbayes.run.sampler import sample
 
 __all__ = [
     "Explanation",
+    "Factors",
     "Regression",
     "bounds",
     "errors",

@@ -1,18 +1,85 @@
 """Models: data, likelihood family and prior, checked and ready to be sampled."""
 
+import copy
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.families import Family
-from tallbayes.priors import Prior, each
+from tallbayes.priors import CoefficientPriors, Prior, each
+from tallbayes.sources import whitened
 from tallbayes.sources.arrays import ArraySource, numeric
 
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
-class Regression:
+START_ROWS = 20_000
+"""Rows from which a starting point is guessed."""
+
+
+class Model(ABC):
+    """What set-up and kernels need of a model: rows, a prior, bounds of rows, and where to look for the mode."""
+
+    source: ArraySource
+    names: list[str]
+    """Names of the parameters."""
+    prior: Prior
+    coefficient_priors: CoefficientPriors
+    family: Any
+    """Has the ``curve`` by whose type compiled code knows a row's potential, and says if that is ``convex``."""
+    linear: bool
+    """Whether rows enter by one linear predictor, so that columns explain why there is no mode."""
+    orders: tuple[int, ...]
+    """Orders of expansion that the planner considers, the highest first."""
+    mode_advice: str
+    """What to try when the search for the mode fails."""
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.source.n
+
+    @property
+    def d(self) -> int:
+        """Number of parameters."""
+        return len(self.names)
+
+    @property
+    def has_local_bounds(self) -> bool:
+        """Whether rows can be bounded in a ball, in whitened coordinates."""
+        return self.linear
+
+    @abstractmethod
+    def starting_point(self, source: ArraySource) -> Vector:
+        """Return where the search for the mode of these rows starts."""
+
+    def holding_ridge(self, source: ArraySource) -> Vector:
+        """Return precisions that keep the mode of a few rows finite; none by default."""
+        return np.zeros(self.d)
+
+    @abstractmethod
+    def global_bounds(self, m: int, threads: int | None = None) -> Vector:
+        """Return psi of every row from suprema of derivatives of order m over the whole space."""
+
+    @abstractmethod
+    def local_bounds(
+        self, m: int, centre: Vector, inverse_root: Matrix, radius: float, threads: int | None = None
+    ) -> tuple[Vector, NDArray[np.float32]]:
+        """Return psi and shares of every row, from suprema within a ball around the centre."""
+
+    def subsample(self, size: int) -> Self:
+        """Return the same model of ``size`` of its rows, for forecasts."""
+        part = copy.copy(self)
+        part.source = self.source.subsample(size)
+        return part
+
+
+class Regression(Model):
     """A regression: y depends on X through the linear predictor ``X @ beta + offset``.
 
     The columns are used as given: none is added (give a column of ones for an intercept), centred or scaled.
@@ -37,6 +104,13 @@ class Regression:
     names : sequence of str or None
         Names of the columns. None takes those of a data frame, or x0, x1, ...
     """
+
+    linear = True
+    orders = (3, 2)
+    mode_advice = (
+        "Give the coefficients a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), and look for columns on very "
+        "different scales; rescale them so that typical values are near 1."
+    )
 
     def __init__(
         self,
@@ -64,15 +138,52 @@ class Regression:
         weight = self.source.rows.weight
         self.coefficient_priors = self.prior.resolve(design, family.predictor_scale(response, weight), weight)
 
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.source.n
+    def starting_point(self, source: ArraySource) -> Vector:
+        """Return least squares on the family's guess of the predictor."""
+        rows = source.rows
+        first = slice(0, START_ROWS)
+        X = rows.X[first].astype(np.float64)
+        target = self.family.starting_predictor(rows.y[first])
+        target = target - (rows.offset if rows.offset.size == 1 else rows.offset[first])
+        # Normal equations on scaled columns, with a ridge for those that depend on others: a start may be rough.
+        scale = np.sqrt(np.mean(X**2, axis=0))
+        scale[scale == 0.0] = 1.0
+        X /= scale
+        ridge = 1e-8 * X.shape[0] * np.eye(X.shape[1])
+        return np.asarray(np.linalg.solve(X.T @ X + ridge, X.T @ target) / scale, dtype=np.float64)
 
-    @property
-    def d(self) -> int:
-        """Number of coefficients."""
-        return self.source.d
+    def holding_ridge(self, source: ArraySource) -> Vector:
+        """Return a ridge that keeps a coefficient finite when the rows do not speak of it."""
+        spread = np.sqrt(np.mean(source.rows.X.astype(np.float64) ** 2, axis=0))
+        return np.asarray((spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2)
+
+    def global_bounds(self, m: int, threads: int | None = None) -> Vector:
+        """Return the paper's constants, or say that the family has none."""
+        if not math.isfinite(self.family.supremum(m)):
+            raise InputError(
+                f"{self.family} has no global bound of order {m - 1}: its derivative of order {m} is "
+                "unbounded. Use bound=tb.bounds.Local()."
+            )
+        psi = np.empty(self.n)
+        rows, curve, critical = self.source.rows, self.family.curve, self.family.critical_points(m)
+        self.source.map_parts(
+            lambda first, last: whitened.fill_global_bounds(rows, curve, m, critical, first, last, psi), threads
+        )
+        return psi
+
+    def local_bounds(
+        self, m: int, centre: Vector, inverse_root: Matrix, radius: float, threads: int | None = None
+    ) -> tuple[Vector, NDArray[np.float32]]:
+        """Return constants that hold while the predictor stays within the ball."""
+        psi = np.empty(self.n)
+        shares = np.ones((self.n if m % 2 == 0 else 1, 2), dtype=np.float32)
+        where = self.source.rows, self.family.curve, centre, inverse_root
+        critical = self.family.critical_points(m)
+        self.source.map_parts(
+            lambda first, last: whitened.fill_local_bounds(*where, m, radius, critical, first, last, psi, shares),
+            threads,
+        )
+        return psi, shares
 
     def __repr__(self) -> str:
         """Describe the model in a line."""

@@ -11,12 +11,15 @@ NamedTuple of g's parameters; its three functions below are found by its type, i
 inlined, and cached on disk) and in plain Python alike.
 """
 
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from numba.extending import overload
 
 Number = float
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def everywhere(curve: Any, low: Any, high: Any) -> Any:
@@ -89,3 +92,38 @@ def _coefficients(curve: Any, y: Any) -> Callable[..., Any] | None:
 @overload(covers)
 def _covers(curve: Any, low: Any, high: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "covers")
+
+
+_INSTEAD: dict[tuple[str, type], Any] = {}
+"""Compiled functions that stand in for those of curves, by name and by the type they are for."""
+
+
+def by_curve(default: Function) -> Function:
+    """Let other types replace a compiled function of a `curve`: rows need not be functions of one predictor.
+
+    Calls from compiled code and from Python go to the function that was registered with `instead_of` for the type
+    of the argument `curve`, else to the one decorated.
+    """
+    python = default.py_func  # type: ignore[attr-defined]
+    at = list(inspect.signature(python).parameters).index("curve")
+
+    @functools.wraps(python)
+    def generic(*args: Any) -> Any:
+        return _INSTEAD.get((python.__name__, type(args[at])), default)(*args)
+
+    @overload(generic, strict=False)
+    def _generic(*args: Any) -> Callable[..., Any]:
+        kind = getattr(args[at], "instance_class", object)
+        return _INSTEAD.get((python.__name__, kind), default).py_func
+
+    return generic  # type: ignore[return-value]
+
+
+def instead_of(generic: Callable[..., Any], curve_type: type) -> Callable[[Function], Function]:
+    """Register a compiled function in place of one decorated with `by_curve`, for a type of curve."""
+
+    def register(function: Function) -> Function:
+        _INSTEAD[generic.__name__, curve_type] = function
+        return function
+
+    return register

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.surrogate.alias import WHOLE, RowSampler
 from tallbayes.surrogate.basis import Basis
 from tallbayes.surrogate.bounds import Bound
@@ -41,7 +41,7 @@ class Kernel(ABC):
     """One Markov transition: a proposal and an acceptance rule."""
 
     @abstractmethod
-    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
+    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode (unless the basis is given), expand, bound: everything that takes passes over rows."""
 
 

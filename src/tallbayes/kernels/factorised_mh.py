@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tallbayes.kernels.base import Kernel, Prepared
 from tallbayes.kernels.scalable_mh import check_parts, prepare_thinning
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.surrogate.basis import Basis
 from tallbayes.surrogate.bounds import Global, Local
@@ -37,7 +37,7 @@ class FactorisedMH(Kernel):
     def __post_init__(self) -> None:
         check_parts("FactorisedMH", self.bound, self.proposal, self.truncation)
 
-    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
+    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, for starting points and preconditioning, and bound the slopes of all rows."""
         proposal = self.proposal or PreconditionedWalk(1.0 / (model.n**0.5 * model.d))
         return prepare_thinning(

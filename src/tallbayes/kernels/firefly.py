@@ -17,7 +17,7 @@ from tallbayes.families.pseudo_huber import PseudoHuberCurve
 from tallbayes.families.student_t import StudentTCurve
 from tallbayes.kernels import brightness
 from tallbayes.kernels.base import Kernel, Prepared
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.exact_prior import exact_prior
@@ -71,9 +71,9 @@ class Firefly(Kernel):
             raise InputError(f"Firefly: q_db={self.q_db!r} must satisfy 0 < q_db <= 1, or None to have it chosen.")
         instance_or_none("Firefly", "proposal", self.proposal, (Proposal,), "tb.proposals.PreconditionedWalk()")
 
-    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
+    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, fit every row's parabola there, and add them up."""
-        slope = parabola_slope(model.family)
+        slope = parabola_slope(model.family)  # refuses rows that are not functions of one predictor, too
         mode, whitening = basis or find_basis(model, threads=threads)
         tangents, curvature = _parabolas(model, whitening, slope, threads)
         chosen = self.proposal or PreconditionedWalk(1.5 / math.sqrt(model.d))
@@ -115,7 +115,7 @@ def parabola_slope(family: Family) -> float:
     return slope
 
 
-def _parabolas(model: Regression, whitening: Whitening, slope: float, threads: int | None) -> tuple[Matrix, Matrix]:
+def _parabolas(model: Model, whitening: Whitening, slope: float, threads: int | None) -> tuple[Matrix, Matrix]:
     """Return every row's tangent point and curvature, and the Hessian of all parabolas in z."""
     tangents = np.empty((model.n, 2))
 

@@ -7,7 +7,7 @@ from tallbayes.checks import instance_or_none
 from tallbayes.kernels import full
 from tallbayes.kernels.base import Kernel, Prepared, no_rows
 from tallbayes.kernels.target import Target
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.expansion import expand
@@ -31,7 +31,7 @@ class MetropolisHastings(Kernel):
     def __post_init__(self) -> None:
         instance_or_none("MetropolisHastings", "proposal", self.proposal, (Proposal,), "tb.proposals.RandomWalk()")
 
-    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
+    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, for starting points and preconditioning."""
         mode, whitening = basis or find_basis(model, threads=threads)
         chosen = self.proposal or PreconditionedWalk(2.4 / math.sqrt(model.d))

@@ -11,7 +11,7 @@ from tallbayes.errors import InputError
 from tallbayes.kernels import thinning
 from tallbayes.kernels.base import Kernel, Prepared
 from tallbayes.kernels.target import Target
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
 from tallbayes.surrogate.alias import row_sampler
 from tallbayes.surrogate.basis import Basis, find_basis
@@ -39,7 +39,7 @@ class ScalableMH(Kernel):
     order : int or None
         Order of the expansion, 1, 2 or 3; `tallbayes.sample` chooses one if None.
     bound : Global or Local or None
-        Bound of the remainders; None takes the local one.
+        Bound of the remainders; None takes the local one, where the model has it.
     proposal : Proposal or None
         Where to go; None takes one that suits the order and the posterior's skewness.
     truncation : float or None
@@ -64,13 +64,20 @@ class ScalableMH(Kernel):
                 "ScalableMH: sketch=True needs local bounds; leave bound=None or use tb.bounds.Local()."
             )
 
-    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
+    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, expand around it, bound the remainders, and build the alias table."""
+        if self.order is None and not model.orders:
+            raise InputError("ScalableMH: the model has no bounds; give it some, or use MetropolisHastings().")
+        bound = self.bound or default_bound(model)
+        if self.sketch and not bound.local:
+            raise InputError(
+                "ScalableMH: sketch=True needs local bounds, which this model does not have; leave sketch=None."
+            )
         return prepare_thinning(
             model,
             "ScalableMH",
-            int(self.order or 3),
-            self.bound or Local(),
+            int(self.order or model.orders[0]),
+            bound,
             self.proposal,
             self.truncation,
             threads,
@@ -85,6 +92,11 @@ def check_parts(owner: str, bound: Any, proposal: Any, truncation: Any) -> None:
     instance_or_none(owner, "proposal", proposal, (Proposal,), "tb.proposals.CrankNicolson(rho=0.0)")
     if truncation is not None and not (is_number(truncation) and truncation >= 0.0):
         raise InputError(f"{owner}: truncation={truncation!r} must be a number >= 0, math.inf, or None.")
+
+
+def default_bound(model: Model) -> Global | Local:
+    """Return the tightest kind of bound that a model has."""
+    return Local() if model.has_local_bounds else Global()
 
 
 SKEWED = 0.25
@@ -127,7 +139,7 @@ def _spread(expansion: Expansion, whitening: Whitening) -> float:
 
 
 def prepare_thinning(
-    model: Regression,
+    model: Model,
     name: str,
     order: int,
     bound: Global | Local,
@@ -140,8 +152,8 @@ def prepare_thinning(
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
     mode, whitening = basis or find_basis(model, threads=threads)
-    expansion = expand(model, whitening, order, threads=threads)
     psi, shares, radius = bound.row_bounds(model, whitening, order, threads=threads)
+    expansion = expand(model, whitening, order, threads=threads)
     room = min(radius, default_radius(model.n, model.d))
     proposal = proposal or default_proposal(expansion, whitening, room, model.n)
     move, reference = proposal.plan(whitening, model.n)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.families.curve import coefficients
+from tallbayes.families.curve import by_curve, coefficients
 from tallbayes.sources.rows import Rows, dot_row, entry
 from tallbayes.sources.sums import sum_potential_difference
 from tallbayes.sources.whitened import predictor_at
@@ -70,6 +70,7 @@ def theta_at(target: Target, z: Vector, theta: Vector) -> None:
         theta[j] += target.centre[j]
 
 
+@by_curve
 @compiled
 def row_remainders(
     curve: Any,
@@ -83,7 +84,10 @@ def row_remainders(
     move: Vector,
     other: Vector,
 ) -> tuple[float, float]:
-    """Return r_i at centre + move and at centre + other (order 0: only their difference means anything)."""
+    """Return r_i at centre + move and at centre + other.
+
+    At order 0, and where rows are not functions of one predictor, only their difference means anything.
+    """
     m, s, c, l, piece = coefficients(curve, y[i])
     at_centre = 0.0
     old = 0.0
@@ -138,8 +142,11 @@ def intensity_of(kind: int, before: float, after: float) -> float:
     return rise if kind == RISE else intensity - rise
 
 
+@by_curve
 @compiled
-def rounding_floor(target: Target, i: int, distance: float, move: Vector, other: Vector, limit: float) -> float:
+def rounding_floor(
+    target: Target, curve: Any, i: int, distance: float, move: Vector, other: Vector, limit: float
+) -> float:
     """Return how far rounding alone can lift a computed lambda_i above its bound `limit`.
 
     An inner product x . v is off by at most (d + 2) eps sum_j |x_j v_j|. Such an error e of a step moves a
@@ -151,7 +158,7 @@ def rounding_floor(target: Target, i: int, distance: float, move: Vector, other:
     k = target.bound.order
     d = move.size
     unit = (d + 2) * 2.220446049250313e-16
-    m, s, c, _, piece = coefficients(target.curve, target.rows.y[i])
+    m, s, c, _, piece = coefficients(curve, target.rows.y[i])
     x = target.rows.X
     products = 0.0
     predictor = abs(c) + abs(s * entry(target.rows.offset, i))
@@ -179,10 +186,10 @@ def rounding_floor(target: Target, i: int, distance: float, move: Vector, other:
     if not norm > 0.0:
         return 0.0
     t = s * predictor_at(target.rows, i, target.centre) + c
-    own = remainder_rounding(target.curve, t, s * dot_row(x, i, move), k, piece)
-    own += remainder_rounding(target.curve, t, s * dot_row(x, i, other), k, piece)
+    own = remainder_rounding(curve, t, s * dot_row(x, i, move), k, piece)
+    own += remainder_rounding(curve, t, s * dot_row(x, i, other), k, piece)
     steps = target.sampler.psi[i] * (k + 1) * distance**k / norm * unit * products
-    relative = (k + 1) * (16.0 * unit + norm_error / norm) + (k + 2) * unit * predictor / target.curve.reach
+    relative = (k + 1) * (16.0 * unit + norm_error / norm) + (k + 2) * unit * predictor / curve.reach
     return entry(target.rows.weight, i) * m * own + steps + relative * limit
 
 

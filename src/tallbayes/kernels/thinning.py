@@ -83,7 +83,7 @@ def run_chunk(
     proposed_value, proposed_distance = state.proposed_value, state.proposed_distance
     pending, looked, violations, turn = state.pending, state.looked, state.violations, state.turn
     exposure = state.exposure
-    n, d = X.shape
+    n, d = X.shape[0], z.size
     independent = keep == 0.0
     middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
     move, other, scratch, candidate = np.empty(d), np.empty(d), np.zeros(d + LANES), np.empty(d)

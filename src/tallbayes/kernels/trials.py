@@ -33,7 +33,7 @@ def exceeds(
     target: Target, i: int, intensity: float, limit: float, far: float, move: Vector, other: Vector
 ) -> bool:
     """Return whether an intensity breaks its bound by more than rounding can: the draws would not be exact."""
-    return intensity > limit + rounding_floor(target, i, far, move, other, limit)
+    return intensity > limit + rounding_floor(target, target.curve, i, far, move, other, limit)
 
 
 @compiled

@@ -11,7 +11,7 @@ from tallbayes.checks import positive
 from tallbayes.errors import InputError
 from tallbayes.kernels import flow
 from tallbayes.kernels.base import Kernel, Prepared
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.surrogate.alias import row_sampler
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.expansion import Whitening
@@ -53,8 +53,13 @@ class ZigZag(Kernel):
             if not isinstance(value, bool):
                 raise InputError(f"ZigZag: {name}={value!r} was given; expected True or False.")
 
-    def prepare(self, model: Regression, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
+    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, and bound every row's slope around it."""
+        if not model.linear:
+            raise InputError(
+                "ZigZag: rows must be functions of one linear predictor, as in tb.Regression. Use "
+                "tb.kernels.ScalableMH() or tb.kernels.MetropolisHastings()."
+            )
         steepest = model.family.supremum(2)
         if not math.isfinite(steepest):
             raise InputError(
@@ -120,7 +125,7 @@ def _step(actual: float, d: int) -> float:
 
 
 def _slope_bounds(
-    model: Regression, whitening: Whitening, frame: Matrix, steepest: float, threads: int | None
+    model: Model, whitening: Whitening, frame: Matrix, steepest: float, threads: int | None
 ) -> tuple[Vector, Matrix, float]:
     """Return psi, the table of tangents, and the sum of psi with each row's own second derivative."""
     psi, tangents = np.empty(model.n), np.empty((model.n, 2))

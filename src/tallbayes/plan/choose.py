@@ -7,7 +7,7 @@ import numpy as np
 from tallbayes.kernels import Kernel, ScalableMH
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.state import Draws
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.plan.forecast import Forecast, forecast
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.bounds import Global, Local
@@ -42,12 +42,12 @@ class Chosen:
     rehearsal: Rehearsal
 
 
-def choose(model: Regression, kernel: Kernel | None, draws: int, *, threads: int | None = None) -> Chosen:
+def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | None = None) -> Chosen:
     """Fill in what the user left open, set the kernel up, and rehearse it.
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     kernel : Kernel or None
         What the user fixed; None leaves everything open.
@@ -70,12 +70,13 @@ def choose(model: Regression, kernel: Kernel | None, draws: int, *, threads: int
         kernel = best if kernel is None else _filled(kernel, best)
     prepared = kernel.prepare(model, threads=threads, basis=basis)
     chosen = Chosen(kernel, prepared, forecasts, rehearse(model, prepared))
-    if isinstance(kernel, ScalableMH) and kernel.bound in (None, Local()) and kernel.truncation != 0.0:
+    chosen_freely = isinstance(kernel, ScalableMH) and kernel.bound in (None, Local()) and kernel.truncation != 0.0
+    if chosen_freely and prepared.target.bound.local:
         return _with_room(model, chosen, basis, threads)
     return chosen
 
 
-def _with_room(model: Regression, chosen: Chosen, basis: Basis, threads: int | None) -> Chosen:
+def _with_room(model: Model, chosen: Chosen, basis: Basis, threads: int | None) -> Chosen:
     """Enlarge the ball while the posterior reaches further than a Gaussian, and it pays."""
     for _ in range(3):
         rehearsal = chosen.rehearsal
@@ -98,7 +99,7 @@ def _filled(kernel: ScalableMH, best: Kernel) -> Kernel:
     return replace(kernel, order=best.order, sketch=sketch)
 
 
-def rehearse(model: Regression, prepared: Prepared) -> Rehearsal:
+def rehearse(model: Model, prepared: Prepared) -> Rehearsal:
     """Run a prepared kernel for a moment, always on the same random stream, and report what it did."""
     from scipy.special import chdtrc
 

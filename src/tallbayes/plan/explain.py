@@ -7,7 +7,7 @@ import numpy as np
 from tallbayes.errors import InputError
 from tallbayes.kernels import Kernel
 from tallbayes.kernels.base import Prepared
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.plan import costs
 from tallbayes.plan.choose import Chosen, choose
 from tallbayes.plan.forecast import Forecast
@@ -61,7 +61,7 @@ class Explanation:
 
 
 def explain(
-    model: Regression,
+    model: Model,
     kernel: Kernel | None = None,
     *,
     draws: int = 1000,
@@ -74,7 +74,7 @@ def explain(
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     kernel : Kernel or None
         What to fix; None lets everything be chosen.
@@ -90,14 +90,14 @@ def explain(
     Explanation
         Order, radius, passes, expected rows per draw, acceptance, full passes, memory, speed, alternatives.
     """
-    if not isinstance(model, Regression):
-        raise InputError(f"explain: model is a {type(model).__name__}; expected a tb.Regression.")
+    if not isinstance(model, Model):
+        raise InputError(f"explain: model is a {type(model).__name__}; expected a tb.Regression or tb.Factors.")
     if kernel is not None and not isinstance(kernel, Kernel):
         raise InputError(f"explain: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
     return describe(model, choose(model, kernel, draws * chains, threads=threads), draws * chains)
 
 
-def describe(model: Regression, chosen: Chosen, draws: int) -> Explanation:
+def describe(model: Model, chosen: Chosen, draws: int) -> Explanation:
     """Return the explanation of a choice."""
     prepared, expected = chosen.prepared, chosen.rehearsal
     plan, bound = prepared.plan, prepared.target.bound
@@ -131,7 +131,7 @@ def _features(prepared: Prepared) -> list[str]:
     return ["local bounds" if bound.local else "global bounds", *(["sketch"] if prepared.plan["sketch"] else [])]
 
 
-def _nanoseconds(model: Regression, chosen: Chosen) -> float:
+def _nanoseconds(model: Model, chosen: Chosen) -> float:
     """Return the cost of a draw, from what the rehearsal did."""
     n, d = model.n, model.d
     order = chosen.prepared.plan.get("order")

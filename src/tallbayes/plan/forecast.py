@@ -6,15 +6,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
+from tallbayes.errors import InputError
 from tallbayes.kernels import Kernel, MetropolisHastings, ScalableMH
 from tallbayes.kernels.target import row_intensity
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.plan import costs
 from tallbayes.proposals import CrankNicolson
 from tallbayes.sources.rows import Rows
-from tallbayes.sources.whitened import fill_local_bounds
 from tallbayes.surrogate.basis import Basis
-from tallbayes.surrogate.bounds import Bound, default_radius, shift, state_factor
+from tallbayes.surrogate.bounds import (
+    Bound,
+    Global,
+    Local,
+    default_radius,
+    distance_from_centre,
+    shift,
+    state_factor,
+)
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -40,12 +48,12 @@ class Forecast(NamedTuple):
         return self.setup + draws * self.per_draw
 
 
-def forecast(model: Regression, basis: Basis, draws: int, *, thinning_only: bool) -> list[Forecast]:
+def forecast(model: Model, basis: Basis, draws: int, *, thinning_only: bool) -> list[Forecast]:
     """Return a forecast for each kernel that the planner knows, made for independent proposals.
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     basis : Basis
         Its mode and coordinates.
@@ -60,23 +68,28 @@ def forecast(model: Regression, basis: Basis, draws: int, *, thinning_only: bool
         One for each kernel.
     """
     n, d = model.n, model.d
-    part = model.source if n <= ROWS else model.source.subsample(ROWS)
+    if thinning_only and not model.orders:
+        raise InputError(
+            "ScalableMH: the model has no bounds of its rows. Give some, e.g. tb.Factors(..., bounds={3: ...}), or "
+            "use tb.kernels.MetropolisHastings()."
+        )
+    part = model if n <= ROWS else model.subsample(ROWS)
     share = n / part.n
     rng = np.random.default_rng(0)
     here, there = rng.standard_normal((PAIRS, d)), rng.standard_normal((PAIRS, d))
     whitening, curve = basis.whitening, model.family.curve
     radius = default_radius(n, d)
+    local = model.has_local_bounds
+    kind = Local(radius) if local else Global()
     found = []
-    for order in (3, 2):
-        few = here[:FEW_PAIRS], there[:FEW_PAIRS]
-        rises, falls = _intensities(part.rows, curve, whitening.centre, whitening.matrix, order, *few)
-        psi, shares = np.empty(part.n), np.ones((part.n if order == 3 else 1, 2), dtype=np.float32)
-        critical = model.family.critical_points(order + 1)
-        inverse = whitening.inverse_root
-        where = part.rows, curve, whitening.centre, inverse
-        fill_local_bounds(*where, order + 1, radius, critical, 0, part.n, psi, shares)
+    for order in model.orders:
+        # At order 1 the proposal is a walk.
+        goal = there if order > 1 else here + there
+        few = here[:FEW_PAIRS], goal[:FEW_PAIRS]
+        rises, falls = _intensities(part.source.rows, curve, whitening.centre, whitening.matrix, order, *few)
+        psi, shares, reach = kind.row_bounds(part, whitening, order, threads=1)
         total = share * float(np.sum(psi))
-        rates = _rates(Bound(True, order, total, total, total, radius, float(n)), whitening.matrix, here, there)
+        rates = _rates(Bound(local, order, total, total, total, reach, float(n)), whitening.matrix, here, goal)
         # Of the events, those that a row's share does not clear; rises and falls are alike for independent pairs.
         used = float(np.sum(psi * np.mean(shares, axis=1))) * share / total if total > 0.0 else 1.0
         full = rates >= n
@@ -86,7 +99,7 @@ def forecast(model: Regression, basis: Basis, draws: int, *, thinning_only: bool
         passes = float(np.mean(full)) * pass_cost
         plain = passes + float(np.mean(events)) * (costs.EVENT + used * costs.random_row(n, d))
         sketched = passes + float(np.mean(events)) * (costs.EVENT + used * costs.sketched_row(d))
-        sketch = draws * (plain - sketched) > costs.sketch(n, d)
+        sketch = local and draws * (plain - sketched) > costs.sketch(n, d)
         looking = sketched if sketch else plain
         product = float(np.mean(np.exp(-share * rises)))
         ratio = float(np.mean(np.minimum(1.0, np.exp(share * (falls - rises)))))
@@ -95,11 +108,11 @@ def forecast(model: Regression, basis: Basis, draws: int, *, thinning_only: bool
         found.append(
             Forecast(
                 f"order {order}" + (", sketched" if sketch else ""),
-                ScalableMH(order=order, sketch=sketch),
+                ScalableMH(order=order, sketch=sketch) if local else ScalableMH(order=order, bound=kind),
                 rows,
                 product,
                 setup + (costs.sketch(n, d) if sketch else 0.0),
-                (step + looking) / _efficiency(product),
+                (step + looking) / (_efficiency(product) if order > 1 else max(product, 1e-3) / d),
             )
         )
         if thinning_only:
@@ -108,14 +121,15 @@ def forecast(model: Regression, basis: Basis, draws: int, *, thinning_only: bool
             name, kernel = "order 3, accepted on all rows", ScalableMH(order=3, truncation=0.0)
             per_draw = (7.0 * step + pass_cost) / (_efficiency(ratio) * ratio**2)
             found.append(Forecast(name, kernel, float(n), ratio, setup, per_draw))
-        else:
+        elif order == 2:
             # Proposals from a Gaussian stick in the tails of a posterior that is far from one: count that twice.
             name, other = "plain Metropolis-Hastings", MetropolisHastings(CrankNicolson(0.0, walk_every=4))
             per_draw = n * costs.full_row(d) / (_efficiency(ratio) * ratio**2)
             found.append(Forecast(name, other, float(n), ratio, 0.0, per_draw))
-            # A walk that is accepted a quarter of the time has about one effective draw in 4 d.
-            walk = 4.0 * d * n * costs.full_row(d)
-            found.append(Forecast("a walk on all rows", MetropolisHastings(), float(n), 0.25, 0.0, walk))
+    if not thinning_only:
+        # A walk that is accepted a quarter of the time has about one effective draw in 4 d.
+        walk = 4.0 * d * n * costs.full_row(d)
+        found.append(Forecast("a walk on all rows", MetropolisHastings(), float(n), 0.25, 0.0, walk))
     return found
 
 
@@ -127,7 +141,8 @@ def _efficiency(acceptance: float) -> float:
 def _rates(bound: Bound, whitening: Matrix, here: Matrix, there: Matrix) -> Vector:
     rates = np.empty(here.shape[0])
     for p in range(rates.size):
-        distance, other = np.sqrt(np.sum(here[p] ** 2)), np.sqrt(np.sum(there[p] ** 2))
+        distance = distance_from_centre(bound, whitening, here[p])
+        other = distance_from_centre(bound, whitening, there[p])
         rates[p] = bound.total * state_factor(bound, whitening, here[p], distance, there[p], other)
     return rates
 

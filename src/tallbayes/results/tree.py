@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.models import Regression
+from tallbayes.models import Model
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tallbayes.run.chain import Chain
 
 
-def build_tree(model: Regression, chosen: "Chosen", runs: list["Chain"], attributes: dict[str, Any]) -> "DataTree":
+def build_tree(model: Model, chosen: "Chosen", runs: list["Chain"], attributes: dict[str, Any]) -> "DataTree":
     """Return draws, statistics and attributes of all chains, cut to the length that every chain reached.
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     chosen : Chosen
         The kernel that ran, and what was expected of it.

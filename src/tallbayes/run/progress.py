@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.compiled import kernels_are_cached
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.run.chain import Status
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Progress:
     ) -> None:
         """Leave the last state on the screen."""
 
-    def setting_up(self, model: Regression) -> None:
+    def setting_up(self, model: Model) -> None:
         """Say that the passes before the first step are under way."""
 
     def update(self, chains: list[Status]) -> None:
@@ -79,7 +79,7 @@ class LineProgress(Progress):
         if self._eager and self._unsaid is not None:
             self._say(self._unsaid)
 
-    def setting_up(self, model: Regression) -> None:
+    def setting_up(self, model: Model) -> None:
         """Start the clock; short set-ups are not worth a line."""
         self._last = time.perf_counter()
         if self._eager:
@@ -125,7 +125,7 @@ class LiveProgress(Progress):
         """Stop the display; its last state stays."""
         self._live.stop()
 
-    def setting_up(self, model: Regression) -> None:
+    def setting_up(self, model: Model) -> None:
         """Show a line until the first chunk is done."""
         self._live.update(_setting_up(model))
 
@@ -168,7 +168,7 @@ def _seconds_left(chain: Status, before: int, seconds: float) -> float | None:
     return seconds * (chain.total - chain.steps) / (chain.steps - before)
 
 
-def _setting_up(model: Regression) -> str:
+def _setting_up(model: Model) -> str:
     compiling = "" if kernels_are_cached() else "compiling kernels (once per machine), "
     return f"setting up: {compiling}mode, expansion and bounds of {model.n:,} rows ..."
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tallbayes.errors import ExactnessError, InputError
 from tallbayes.kernels import Kernel
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.plan.choose import choose
 from tallbayes.results.tree import build_tree
 from tallbayes.run.chain import Chain
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def sample(
-    model: Regression,
+    model: Model,
     kernel: Kernel | None = None,
     *,
     draws: int = 1000,
@@ -38,7 +38,7 @@ def sample(
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     kernel : Kernel or None
         How to move, from `tallbayes.kernels`; None chooses.
@@ -68,8 +68,8 @@ def sample(
     ExactnessError
         If a proved bound was found broken, so that the draws would not be exact.
     """
-    if not isinstance(model, Regression):
-        raise InputError(f"sample: model is a {type(model).__name__}; expected a tb.Regression.")
+    if not isinstance(model, Model):
+        raise InputError(f"sample: model is a {type(model).__name__}; expected a tb.Regression or tb.Factors.")
     if kernel is not None and not isinstance(kernel, Kernel):
         raise InputError(f"sample: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
     counts = {"draws": draws, "chains": chains, "warmup": warmup, "threads": threads, "chunk": chunk}
@@ -122,7 +122,8 @@ def _refuse_violations(runs: list[Chain]) -> None:
     if violations := sum(run.state.violations for run in runs):
         raise ExactnessError(
             f"{violations} remainder(s) exceeded their proved bound: the draws would not be exact and are "
-            "withheld. Please report the family and the data; tb.kernels.MetropolisHastings() needs no bounds."
+            "withheld. Bounds that you gave to tb.Factors are too small; otherwise please report the family and "
+            "the data. tb.kernels.MetropolisHastings() needs no bounds."
         )
 
 

@@ -63,8 +63,8 @@ class ArraySource:
         self.rows = Rows(
             writable_view(X),
             writable_view(y),
-            _per_row(weights, n, "weights", 1.0),
-            _per_row(offset, n, "offset", 0.0),
+            per_row(weights, n, "weights", 1.0),
+            per_row(offset, n, "offset", 0.0),
         )
         negative = np.flatnonzero(self.rows.weight < 0.0)
         if negative.size:
@@ -74,6 +74,13 @@ class ArraySource:
             )
         if not np.any(self.rows.weight):
             raise InputError("weights: every row has weight 0, so the data say nothing.")
+
+    @classmethod
+    def of_rows(cls, rows: Rows, names: list[str]) -> "ArraySource":
+        """Return a source of rows that need no checks."""
+        source = object.__new__(cls)
+        source.names, source.rows = names, rows
+        return source
 
     @property
     def n(self) -> int:
@@ -107,7 +114,7 @@ class ArraySource:
         """Return potential, gradient and Hessian at theta in one pass."""
 
         def part(first: int, last: int) -> tuple[float, Vector, Matrix]:
-            gradient, hessian = np.zeros(self.d), np.zeros((self.d, self.d))
+            gradient, hessian = np.zeros(theta.size), np.zeros((theta.size, theta.size))
             value = sums.sum_derivatives(self.rows, curve, theta, majorise, first, last, gradient, hessian)
             return value, gradient, hessian
 
@@ -115,20 +122,24 @@ class ArraySource:
         half = _ordered_sum(lower)
         return sum(values), _ordered_sum(gradients), half + np.tril(half, -1).T
 
+    def sampled(self, size: int) -> NDArray[np.int64]:
+        """Return the indices of the rows of a subsample."""
+        places = np.arange(size) + np.random.default_rng(0).random(size)
+        return np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
+
     def subsample(self, size: int) -> "ArraySource":
         """Return a source of ``size`` rows: one at random, always the same, from each of ``size`` equal ranges."""
-        places = np.arange(size) + np.random.default_rng(0).random(size)
-        chosen = np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
+        chosen = self.sampled(size)
         rows = self.rows
-        part = object.__new__(ArraySource)
-        part.names = self.names
-        part.rows = Rows(
-            np.ascontiguousarray(rows.X[chosen]),
-            rows.y[chosen],
-            rows.weight if rows.weight.size == 1 else rows.weight[chosen],
-            rows.offset if rows.offset.size == 1 else rows.offset[chosen],
+        return ArraySource.of_rows(
+            Rows(
+                np.ascontiguousarray(rows.X[chosen]),
+                rows.y[chosen],
+                rows.weight if rows.weight.size == 1 else rows.weight[chosen],
+                rows.offset if rows.offset.size == 1 else rows.offset[chosen],
+            ),
+            self.names,
         )
-        return part
 
 
 @cache
@@ -148,7 +159,7 @@ def _ordered_sum(parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
     return total
 
 
-def _per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vector:
+def per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vector:
     """Return one float64 for each row, or the single default."""
     if values is None:
         return np.full(1, default)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_sum
-from tallbayes.families.curve import coefficients, jet, potential
+from tallbayes.families.curve import by_curve, coefficients, jet, potential
 from tallbayes.sources.rows import Rows, dot_row, entry
 
 Vector = NDArray[np.float64]
@@ -78,6 +78,7 @@ def add_products(a: Vector, rows: Matrix, last: int, count: int, out: Vector, at
         j += 1
 
 
+@by_curve
 @compiled
 def sum_potential(rows: Rows, curve: Any, theta: Vector, first: int, last: int) -> float:
     """Sum the potential at theta over rows first .. last - 1."""
@@ -90,6 +91,7 @@ def sum_potential(rows: Rows, curve: Any, theta: Vector, first: int, last: int) 
     return total
 
 
+@by_curve
 @compiled
 def sum_potential_difference(rows: Rows, curve: Any, theta: Vector, other: Vector, first: int, last: int) -> float:
     """Sum the potential at other minus that at theta, row by row, over rows first .. last - 1."""
@@ -105,6 +107,7 @@ def sum_potential_difference(rows: Rows, curve: Any, theta: Vector, other: Vecto
     return total
 
 
+@by_curve
 @compiled
 def sum_derivatives(
     rows: Rows,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.families.curve import coefficients, covers, jet
+from tallbayes.families.curve import by_curve, coefficients, covers, jet
 from tallbayes.sources.rows import Rows, dot_row, entry
 from tallbayes.sources.sums import TILE, add_products, load_tile, tile_predictor
 from tallbayes.surrogate.remainder import derivative
@@ -25,6 +25,7 @@ def whiten_tile(tile: Matrix, count: int, inverse_root: Matrix, white: Matrix) -
                 white[a, r] += inverse_root[a, b] * tile[b, r]
 
 
+@by_curve
 @compiled
 def sum_whitened_hessian(
     rows: Rows, curve: Any, centre: Vector, inverse_root: Matrix, first: int, last: int, hessian: Matrix

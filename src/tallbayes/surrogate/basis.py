@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.surrogate.expansion import Whitening, whiten
 from tallbayes.surrogate.mode import Mode, find_mode
 
@@ -14,7 +14,7 @@ class Basis(NamedTuple):
     whitening: Whitening
 
 
-def find_basis(model: Regression, *, threads: int | None = None) -> Basis:
+def find_basis(model: Model, *, threads: int | None = None) -> Basis:
     """Find the mode of a model and whiten there; takes a handful of passes over the rows."""
     mode = find_mode(model, threads=threads)
     return Basis(mode, whiten(model, mode, threads=threads))

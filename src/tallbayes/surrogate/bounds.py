@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from tallbayes.checks import is_number
 from tallbayes.compiled import compiled
 from tallbayes.errors import InputError
-from tallbayes.models import Regression
-from tallbayes.sources import whitened
+from tallbayes.models import Model
 from tallbayes.surrogate.alias import WHOLE
 from tallbayes.surrogate.expansion import Whitening
 
@@ -69,13 +68,13 @@ class Global:
     """
 
     def row_bounds(
-        self, model: Regression, whitening: Whitening, order: int, *, threads: int | None = None
+        self, model: Model, whitening: Whitening, order: int, *, threads: int | None = None
     ) -> RowBounds:
         """Return psi, which holds everywhere.
 
         Parameters
         ----------
-        model : Regression
+        model : Model
             The model.
         whitening : Whitening
             Not used: this bound lives in the coordinates of the data.
@@ -89,19 +88,7 @@ class Global:
         RowBounds
             One number for each row, and an infinite radius.
         """
-        critical = model.family.critical_points(order + 1)
-        if not math.isfinite(model.family.supremum(order + 1)):
-            raise InputError(
-                f"{model.family} has no global bound of order {order}: its derivative of order {order + 1} is "
-                "unbounded. Use bound=tb.bounds.Local()."
-            )
-        psi = np.empty(model.n)
-        model.source.map_parts(
-            lambda first, last: whitened.fill_global_bounds(
-                model.source.rows, model.family.curve, order + 1, critical, first, last, psi
-            ),
-            threads,
-        )
+        psi = model.global_bounds(order + 1, threads)
         return RowBounds(psi, WHOLE, math.inf)
 
     @property
@@ -135,13 +122,13 @@ class Local:
             raise InputError(f"Local: radius={self.radius!r} must be positive, or None to have it chosen.")
 
     def row_bounds(
-        self, model: Regression, whitening: Whitening, order: int, *, threads: int | None = None
+        self, model: Model, whitening: Whitening, order: int, *, threads: int | None = None
     ) -> RowBounds:
         """Return psi and the radius within which it holds.
 
         Parameters
         ----------
-        model : Regression
+        model : Model
             The model.
         whitening : Whitening
             Coordinates in which the ball lives.
@@ -156,46 +143,14 @@ class Local:
             One number for each row, and the radius.
         """
         radius = float(self.radius) if self.radius is not None else default_radius(model.n, model.d)
-        critical = model.family.critical_points(order + 1)
-        psi = np.empty(model.n)
-        shares = np.ones((model.n, 2), dtype=np.float32) if order % 2 == 1 else WHOLE
         # A smaller ball helps where a row's interval leaves what is proved of the family, or what a float holds.
         for _ in range(SHRINKINGS):
-            self._fill(model, whitening, order, radius, critical, psi, shares, threads)
+            psi, shares = model.local_bounds(order + 1, whitening.centre, whitening.inverse_root, radius, threads)
             if np.all(np.isfinite(psi)):
                 return RowBounds(psi, shares, radius)
             radius /= 2.0
         # No bound at all: a ball of nothing makes every step a full-data step, which is exact.
-        psi[:] = 0.0
-        return RowBounds(psi, WHOLE, 1e-300)
-
-    @staticmethod
-    def _fill(
-        model: Regression,
-        whitening: Whitening,
-        order: int,
-        radius: float,
-        critical: Vector,
-        psi: Vector,
-        shares: NDArray[np.float32],
-        threads: int | None,
-    ) -> None:
-        model.source.map_parts(
-            lambda first, last: whitened.fill_local_bounds(
-                model.source.rows,
-                model.family.curve,
-                whitening.centre,
-                whitening.inverse_root,
-                order + 1,
-                radius,
-                critical,
-                first,
-                last,
-                psi,
-                shares,
-            ),
-            threads,
-        )
+        return RowBounds(np.zeros(model.n), WHOLE, 1e-300)
 
     @property
     def local(self) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.sources import whitened
 from tallbayes.surrogate.exact_prior import ExactPrior, exact_prior
 from tallbayes.surrogate.mode import Mode
@@ -46,12 +46,12 @@ class Whitening(NamedTuple):
         return np.ascontiguousarray(self.inverse_root.T)
 
 
-def whiten(model: Regression, mode: Mode, *, threads: int | None = None) -> Whitening:
+def whiten(model: Model, mode: Mode, *, threads: int | None = None) -> Whitening:
     """Return whitened coordinates at the mode.
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     mode : Mode
         Its mode, or any point where the Hessian is positive definite.
@@ -112,12 +112,12 @@ class Expansion(NamedTuple):
     """Other priors, to be added to either."""
 
 
-def expand(model: Regression, whitening: Whitening, order: int, *, threads: int | None = None) -> Expansion:
+def expand(model: Model, whitening: Whitening, order: int, *, threads: int | None = None) -> Expansion:
     """Return the Taylor expansion of the given order, 0 to 3 (order 0 is the prior alone).
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     whitening : Whitening
         Coordinates and centre of the expansion.
@@ -144,7 +144,7 @@ def expand(model: Regression, whitening: Whitening, order: int, *, threads: int 
     return Expansion(order, prior, surrogate, exact)
 
 
-def _cubic(model: Regression, whitening: Whitening, threads: int | None) -> Vector:
+def _cubic(model: Model, whitening: Whitening, threads: int | None) -> Vector:
     """Return the packed coefficients of the cubic term: sums of third derivatives times multiplicity / 6."""
     size = packed_size(model.d)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import NoModeError
 from tallbayes.families.curve import coefficients, jet
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.sources.arrays import ArraySource
 
 Vector = NDArray[np.float64]
@@ -46,12 +46,12 @@ class _Point(NamedTuple):
     hessian: Matrix
 
 
-def find_mode(model: Regression, *, threads: int | None = None) -> Mode:
+def find_mode(model: Model, *, threads: int | None = None) -> Mode:
     """Return the mode of the posterior.
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     threads : int or None
         Threads for sums over rows; None takes every core.
@@ -72,26 +72,30 @@ def find_mode(model: Regression, *, threads: int | None = None) -> Mode:
     while source.n > 4 * size:
         part = source.subsample(size)
         search = _Search(model, part, threads)
-        # A ridge keeps a coefficient finite when the subsample has no row that speaks of it.
-        spread = np.sqrt(np.mean(part.rows.X.astype(np.float64) ** 2, axis=0))
-        search.ridge = (spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2
-        start = model.coefficient_priors.inside(_least_squares(part, model)) if theta is None else theta
+        search.exploring, search.ridge = True, model.holding_ridge(part)
+        start = model.coefficient_priors.inside(model.starting_point(part)) if theta is None else theta
         theta = search.descend(start, tolerance=0.1, limit=25).theta
         size *= GROWTH
     search = _Search(model, source, threads)
-    theta = model.coefficient_priors.inside(_least_squares(source, model)) if theta is None else theta
-    tolerance = TOLERANCE if source.n * source.d < LARGE else LARGE_TOLERANCE
+    theta = model.coefficient_priors.inside(model.starting_point(source)) if theta is None else theta
+    tolerance = TOLERANCE if source.n * model.d < LARGE else LARGE_TOLERANCE
     point = search.descend(theta, tolerance=tolerance, limit=LIMIT)
+    if _factor(point.hessian) is None:
+        raise NoModeError(
+            "The search for the mode ended where the potential is flat but its Hessian is not positive definite: a "
+            f"saddle, or parameters of which the rows say nothing. {model.mode_advice}"
+        )
     return Mode(point.theta, point.value, point.gradient, point.hessian, search.passes)
 
 
 class _Search:
     """Damped Newton on one source of rows, with the model's prior."""
 
-    def __init__(self, model: Regression, source: ArraySource, threads: int | None) -> None:
+    def __init__(self, model: Model, source: ArraySource, threads: int | None) -> None:
         self.model = model
         self.source = source
         self.threads = threads
+        self.exploring = False
         self.ridge = np.zeros(model.d)
         self.passes = 0
 
@@ -108,9 +112,10 @@ class _Search:
 
     def descend(self, theta: Vector, *, tolerance: float, limit: int) -> _Point:
         """Take damped Newton steps until the next one is shorter than the tolerance."""
-        exploring = bool(np.any(self.ridge))
+        exploring = self.exploring
         point = self.evaluate(theta)
-        if not exploring:
+        before = np.zeros_like(theta)
+        if not exploring and self.model.linear:
             _refuse_dependent_columns(self.model, point.hessian)
         for iteration in range(limit):
             step, length = self._direction(point)
@@ -118,17 +123,26 @@ class _Search:
                 # Along a separation the last step is short in standard deviations, yet moves predictors.
                 if not exploring and (iteration >= SUSPICIOUS or tolerance > TOLERANCE):
                     _refuse_recession(self.model, step)
+                    self._refuse_endless(step, before)
                 return point
             if not exploring and iteration >= SUSPICIOUS and iteration % 4 == 0:
                 _refuse_recession(self.model, step)
+            before = step
             point = self._damped(point, step, length)
         if exploring:
             return point
         raise NoModeError(
             f"No mode was found in {limit} Newton steps: the last one still moved by {length:.2g} posterior "
-            "standard deviations. Give the coefficients a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), "
-            "and look for columns on very different scales."
+            f"standard deviations. {self.model.mode_advice}"
         )
+
+    def _refuse_endless(self, step: Vector, before: Vector) -> None:
+        """Raise if steps do not get shorter although the potential has become flat: Newton's do at a mode."""
+        if not self.model.linear and np.linalg.norm(step) > 0.5 * np.linalg.norm(before):
+            raise NoModeError(
+                "No mode was found: the potential falls ever more slowly but without end, so under a flat prior "
+                f"the posterior may not exist. {self.model.mode_advice}"
+            )
 
     def _direction(self, point: _Point) -> tuple[Vector, float]:
         """Return the Newton step and its length in posterior standard deviations."""
@@ -151,25 +165,7 @@ class _Search:
             if trial.value <= point.value - 1e-4 * size * length**2 + rounding:
                 return trial
             size /= 2.0
-        raise NoModeError(
-            "No mode was found: no step lowers the potential. The design may have columns on extremely "
-            "different scales; rescale them so that typical values are near 1."
-        )
-
-
-def _least_squares(source: ArraySource, model: Regression) -> Vector:
-    """Return a starting point: least squares on the family's guess of the predictor."""
-    rows = source.rows
-    first = slice(0, SUBSAMPLE)
-    X = rows.X[first].astype(np.float64)
-    target = model.family.starting_predictor(rows.y[first])
-    target = target - (rows.offset if rows.offset.size == 1 else rows.offset[first])
-    # Normal equations on scaled columns, with a ridge for those that depend on others: a start need not be exact.
-    scale = np.sqrt(np.mean(X**2, axis=0))
-    scale[scale == 0.0] = 1.0
-    X /= scale
-    ridge = 1e-8 * X.shape[0] * np.eye(X.shape[1])
-    return np.asarray(np.linalg.solve(X.T @ X + ridge, X.T @ target) / scale, dtype=np.float64)
+        raise NoModeError(f"No mode was found: no step lowers the potential. {self.model.mode_advice}")
 
 
 def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | None:
@@ -178,7 +174,8 @@ def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | No
     if not np.all(diagonal > 0.0):
         if damping == 0.0:
             return None
-        diagonal = np.maximum(np.abs(diagonal), 1e-12 * np.max(np.abs(diagonal)) + 1e-300)
+        largest = np.max(np.abs(diagonal))
+        diagonal = np.maximum(np.abs(diagonal), 1e-12 * largest if largest > 0.0 else 1.0)
     scale = np.sqrt(diagonal)
     try:
         lower = np.linalg.cholesky(hessian / np.outer(scale, scale) + damping * np.eye(scale.size))
@@ -187,12 +184,12 @@ def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | No
     return scale, lower
 
 
-def _involved(model: Regression, direction: Vector, weight: Vector) -> str:
+def _involved(model: Model, direction: Vector, weight: Vector) -> str:
     share = np.abs(direction) * weight
     return ", ".join(repr(model.names[j]) for j in np.flatnonzero(share > 1e-3 * np.max(share)))
 
 
-def _refuse_dependent_columns(model: Regression, hessian: Matrix) -> None:
+def _refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
     """Raise if some combination of columns has no curvature at all, to rounding."""
     scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
     values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
@@ -219,7 +216,7 @@ def _refuse_dependent_columns(model: Regression, hessian: Matrix) -> None:
         )
 
 
-def _refuse_recession(model: Regression, step: Vector) -> None:
+def _refuse_recession(model: Model, step: Vector) -> None:
     """Raise if the potential of no row ever rises along a Newton step: separated classes."""
     if not model.family.convex or np.any(step[model.coefficient_priors.proper] != 0.0):
         return
@@ -238,7 +235,7 @@ def _refuse_recession(model: Regression, step: Vector) -> None:
     )
 
 
-def _recedes(model: Regression, step: Vector) -> bool:
+def _recedes(model: Model, step: Vector) -> bool:
     """Return whether the potential of no row ever rises along -step, and that of some row moves.
 
     For a convex g the slope of row i far along v = -step is (s g'(+-inf) + l) x_i . v, with the sign of

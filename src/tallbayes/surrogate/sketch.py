@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_sum
-from tallbayes.models import Regression
+from tallbayes.models import Model
 from tallbayes.sources.rows import Rows
 from tallbayes.sources.sums import TILE, load_tile
 from tallbayes.sources.whitened import whiten_tile
@@ -49,12 +49,12 @@ def no_sketch() -> Sketch:
     return Sketch(np.zeros((0, 0), dtype=np.int8), np.zeros(0, dtype=np.float32))
 
 
-def draw_sketch(model: Regression, whitening: Whitening, *, threads: int | None = None) -> Sketch:
+def draw_sketch(model: Model, whitening: Whitening, *, threads: int | None = None) -> Sketch:
     """Return the sketch of all rows, in one pass.
 
     Parameters
     ----------
-    model : Regression
+    model : Model
         The model.
     whitening : Whitening
         Coordinates of the sketch.

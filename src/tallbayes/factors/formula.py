@@ -1,0 +1,240 @@
+"""A row's potential written as a formula: read, differentiated and turned into the source of compiled functions.
+
+Text is read by Python's own parser and rebuilt node by node from a short list of what is allowed; nothing in it is
+evaluated. Logs of sums of exponentials are rewritten by functions that do not overflow.
+"""
+
+import ast
+import keyword
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from tallbayes.compiled import compiled
+from tallbayes.errors import InputError, MissingPackageError
+
+FUNCTIONS = ["exp", "log", "log1p", "sqrt", "softplus", "expit", "logsumexp", "tanh", "atan"]
+"""Functions that a formula may use."""
+
+
+def load_sympy() -> Any:
+    """Import SymPy, or say how to get it."""
+    try:
+        import sympy
+    except ImportError:
+        raise MissingPackageError(
+            "tb.Factors needs SymPy for a formula: pip install 'tallbayes[custom]'. Or give potential, gradient "
+            "and hessian as functions."
+        ) from None
+    return sympy
+
+
+@compiled
+def softplus(x: float) -> float:
+    """log(1 + e^x), without overflow."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+@compiled
+def expit(x: float) -> float:
+    """1 / (1 + e^-x), accurate in both tails."""
+    e = math.exp(-abs(x))
+    return 1.0 / (1.0 + e) if x >= 0.0 else e / (1.0 + e)
+
+
+@cache
+def own_functions() -> SimpleNamespace:
+    """Return softplus and expit as SymPy functions that know their derivatives."""
+    base: Any = load_sympy().Function
+
+    class softplus(base):  # noqa: N801
+        def fdiff(self, argindex: int = 1) -> Any:
+            return expit(self.args[0])
+
+    class expit(base):  # noqa: N801
+        def fdiff(self, argindex: int = 1) -> Any:
+            return self * expit(-self.args[0])
+
+    return SimpleNamespace(softplus=softplus, expit=expit)
+
+
+def logsumexp(*terms: Any) -> Any:
+    """log(sum of exp of the terms) as a + softplus(rest - a)."""
+    first, *others = terms
+    return first + own_functions().softplus(logsumexp(*others) - first) if others else first
+
+
+def read(formula: Any, parameters: Sequence[str], columns: Sequence[str]) -> Any:
+    """Return a formula, text or a SymPy expression, as an expression in real symbols named as given."""
+    sympy = load_sympy()
+    _check_names([*parameters, *columns])
+    symbols = {name: sympy.Symbol(name, real=True) for name in (*parameters, *columns)}
+    if isinstance(formula, str):
+        try:
+            tree = ast.parse(formula.strip(), mode="eval")
+        except (SyntaxError, ValueError) as error:
+            raise InputError(f"potential: the formula {formula!r} cannot be read ({error}).") from None
+        expression = sympy.sympify(_Reader(symbols).visit(tree.body))
+    else:
+        expression = formula.xreplace({s: symbols[s.name] for s in formula.free_symbols if s.name in symbols})
+    unknown = sorted(s.name for s in expression.free_symbols if s not in symbols.values())
+    if unknown:
+        raise InputError(_unknown(unknown[0], symbols))
+    expression = expression.replace(sympy.log, _stable_log)
+    _refuse_other_functions(expression)
+    if not {symbols[name] for name in parameters} & expression.free_symbols:
+        raise InputError(f"potential: the formula has none of the parameters {', '.join(parameters)} in it.")
+    return expression
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if not name.isidentifier() or keyword.iskeyword(name) or name in {*FUNCTIONS, "pi"}:
+            raise InputError(
+                f"names: {name!r} cannot stand in a formula; parameters and columns need names like a_1, none of "
+                f"{', '.join(FUNCTIONS)} or pi."
+            )
+        if names.count(name) > 1:
+            raise InputError(f"names: {name!r} stands for more than one parameter or column; names must differ.")
+
+
+def _unknown(name: str, symbols: dict[str, Any]) -> str:
+    return f"potential: {name!r} in the formula is no parameter and no column; known are {', '.join(symbols)}."
+
+
+class _Reader(ast.NodeVisitor):
+    """Rebuild a parsed formula from what is allowed."""
+
+    def __init__(self, symbols: dict[str, Any]) -> None:
+        sympy, own = load_sympy(), own_functions()
+        self.symbols = symbols
+        self.functions: dict[str, Callable[..., Any]] = {
+            "exp": sympy.exp,
+            "log": sympy.log,
+            "log1p": lambda x: sympy.log(1 + x),
+            "sqrt": sympy.sqrt,
+            "softplus": own.softplus,
+            "expit": own.expit,
+            "logsumexp": logsumexp,
+            "tanh": sympy.tanh,
+            "atan": sympy.atan,
+        }
+
+    def generic_visit(self, node: ast.AST) -> Any:
+        raise InputError(
+            f"potential: {ast.unparse(node)!r} is not allowed in a formula; use numbers, parameters, columns, pi, "
+            f"+ - * / ** and the functions {', '.join(FUNCTIONS)}."
+        )
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+            return self.generic_visit(node)
+        return load_sympy().Rational(repr(node.value))
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if node.id == "pi":
+            return load_sympy().pi
+        if node.id not in self.symbols:
+            raise InputError(_unknown(node.id, self.symbols))
+        return self.symbols[node.id]
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        if not isinstance(node.op, ast.USub | ast.UAdd):
+            return self.generic_visit(node)
+        value = self.visit(node.operand)
+        return -value if isinstance(node.op, ast.USub) else value
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        left, right = self.visit(node.left), self.visit(node.right)
+        match node.op:
+            case ast.Add():
+                return left + right
+            case ast.Sub():
+                return left - right
+            case ast.Mult():
+                return left * right
+            case ast.Div():
+                return left / right
+            case ast.Pow():
+                return left**right
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        if not (isinstance(node.func, ast.Name) and node.func.id in self.functions) or node.keywords:
+            return self.generic_visit(node)
+        if not node.args or (len(node.args) > 1 and node.func.id != "logsumexp"):
+            raise InputError(f"potential: {ast.unparse(node)!r} has {len(node.args)} arguments; expected one.")
+        return self.functions[node.func.id](*(self.visit(argument) for argument in node.args))
+
+
+def _stable_log(x: Any) -> Any:
+    """Rewrite log(c1 exp(u1) + c2 exp(u2) + ...), every c positive, so that it does not overflow."""
+    sympy = load_sympy()
+    terms = []
+    for term in sympy.Add.make_args(x):
+        factor, power = sympy.Integer(1), sympy.Integer(0)
+        for part in sympy.Mul.make_args(term):
+            if isinstance(part, sympy.exp):
+                power += part.args[0]
+            else:
+                factor *= part
+        if not factor.is_positive:
+            return sympy.log(x)
+        terms.append(power + sympy.log(factor))
+    return logsumexp(*terms) if x.has(sympy.exp) else sympy.log(x)
+
+
+def _refuse_other_functions(expression: Any) -> None:
+    sympy, own = load_sympy(), own_functions()
+    allowed = (sympy.exp, sympy.log, sympy.tanh, sympy.atan, own.softplus, own.expit)
+    for part in sympy.preorder_traversal(expression):
+        if isinstance(part, sympy.Function) and not isinstance(part, allowed):
+            raise InputError(
+                f"potential: the function {type(part).__name__} is not known; a formula may use "
+                f"{', '.join(FUNCTIONS)}. (A potential needs derivatives, so there is no absolute value or step.)"
+            )
+
+
+def functions_of(
+    expression: Any, parameters: Sequence[str], columns: Sequence[str]
+) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """Return potential, gradient and Hessian of a formula as plain functions, ready to be compiled."""
+    sympy = load_sympy()
+    symbols = [sympy.Symbol(name, real=True) for name in parameters]
+    slopes = [sympy.diff(expression, s) for s in symbols]
+    pairs = [(j, k) for j in range(len(symbols)) for k in range(j + 1)]
+    curvatures = [sympy.diff(slopes[j], symbols[k]) for j, k in pairs]
+    names = {sympy.Symbol(name, real=True): f"theta[{j}]" for j, name in enumerate(parameters)}
+    names |= {sympy.Symbol(name, real=True): f"row[{j}]" for j, name in enumerate(columns)}
+    both = [
+        [f"out[{j}, {k}] = {{}}"] if j == k else [f"out[{j}, {k}] = {{}}", f"out[{k}, {j}] = out[{j}, {k}]"]
+        for j, k in pairs
+    ]
+    return (
+        _function("theta, row", [expression], [["return {}"]], names),
+        _function("theta, row, out", slopes, [[f"out[{j}] = {{}}"] for j in range(len(slopes))], names),
+        _function("theta, row, out", curvatures, both, names),
+    )
+
+
+def _function(
+    arguments: str, expressions: list[Any], templates: list[list[str]], names: dict[Any, str]
+) -> Callable[..., Any]:
+    """Write a function that puts each expression into its template, with common parts computed once."""
+    sympy = load_sympy()
+    from sympy.printing.pycode import PythonCodePrinter
+
+    printer = PythonCodePrinter({"user_functions": {"softplus": "softplus", "expit": "expit"}})
+    common, results = sympy.cse(expressions, symbols=sympy.numbered_symbols("common_", real=True))
+    used = sorted(set().union(*(e.free_symbols for e in expressions)) & set(names), key=names.__getitem__)
+    local = {s: sympy.Symbol(f"value_{k}", real=True) for k, s in enumerate(used)}
+    lines = [f"{local[s]} = {names[s]}" for s in used]
+    lines += [f"{name} = {printer.doprint(value.xreplace(local))}" for name, value in common]
+    for result, template in zip(results, templates, strict=True):
+        lines += [line.format(printer.doprint(result.xreplace(local))) for line in template]
+    source = f"def generated({arguments}):\n    " + "\n    ".join(lines)
+    space: dict[str, Any] = {"math": math, "softplus": softplus, "expit": expit}
+    exec(source, space)  # the printer's own text, from an expression in known functions only
+    return space["generated"]
