@@ -538,7 +538,7 @@ def bound_of_text(row):
 
 BAD = {
     "prior": (lambda: simple(prior=None), r"prior: None was given"),
-    "default prior": (lambda: simple(prior=tb.priors.WeaklyInformative()), r"WeaklyInformative is scaled"),
+    "default prior": (lambda: simple(prior=tb.priors.WeaklyInformative()), r"is scaled to the columns"),
     "no parameter": (lambda: simple(parameters=[]), r"parameters: \[\] was given"),
     "one string": (lambda: simple(parameters="m"), r"parameters: 'm' was given"),
     "same names": (lambda: simple(parameters=["m", "m"]), r"names must differ"),
