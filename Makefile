@@ -59,7 +59,7 @@ bench-step: $(VENV)/installed
 	$(BIN)/python benchmarks/lean_step.py
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
-# few-rows, explain-accuracy, growing-n, rivals, custom-family.
+# few-rows, explain-accuracy, growing-n, rivals, custom-family, counts.
 bench-%: $(VENV)/point-fit
 	$(BIN)/python benchmarks/$(subst -,_,$*).py
 

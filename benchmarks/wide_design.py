@@ -1,21 +1,24 @@
-"""d = 50: the default against the paper's own setting (order 2, global bounds, rho = 0), one core."""
+"""d = 50: the default against the paper's own setting (order 2, global bounds, rho = 0), one core, best of three."""
 
 import tallbayes as tb
 from problems import effective, flat, logistic
 
-N, D = 2**17, 50
+N, D, ROUNDS = 2**17, 50, 3
 model = flat(*logistic(N, D, seed=50))
 paper = tb.kernels.ScalableMH(2, tb.bounds.Global(), tb.proposals.CrankNicolson(rho=0.0), truncation=N)
-speeds = {}
-for name, kernel, draws, warmup in (("default", None, 20_000, None), ("the paper's setting", paper, 3_000, 100)):
-    tb.sample(model, kernel, draws=5, chains=1, warmup=0, seed=0, progress=False)
-    tree = tb.sample(model, kernel, draws=draws, chains=1, threads=1, warmup=warmup, seed=1, progress=False)
-    speeds[name] = effective(tree) / tree.attrs["sampling_seconds"]
-    stats = tree["sample_stats"]
-    print(
-        f"{name:<20} {speeds[name]:>10,.1f} effective draws a second, "
-        f"{float(stats['rows_touched'].mean()):>9,.1f} rows per draw, "
-        f"acceptance {float(stats['accepted'].mean()):.3f}",
-        flush=True,
-    )
-print(f"ratio {speeds['default'] / speeds['the paper' + chr(39) + 's setting']:,.0f} (target 1,000)")
+PAPER = "the paper's setting"
+settings = {"default": (None, 40_000, None), PAPER: (paper, 2_000, 100)}
+speeds = dict.fromkeys(settings, 0.0)
+for round_ in range(ROUNDS):
+    for name, (kernel, draws, warmup) in settings.items():
+        tree = tb.sample(model, kernel, draws=draws, chains=1, threads=1, warmup=warmup, seed=round_, progress=False)
+        speed = effective(tree) / tree.attrs["sampling_seconds"]
+        speeds[name] = max(speeds[name], speed)
+        stats = tree["sample_stats"]
+        print(
+            f"{name:<20} {speed:>10,.1f} effective draws a second, "
+            f"{float(stats['rows_touched'].mean()):>9,.1f} rows per draw, "
+            f"acceptance {float(stats['accepted'].mean()):.3f}",
+            flush=True,
+        )
+print(f"ratio of the best: {speeds['default'] / speeds[PAPER]:,.0f} (target 1,000)")
