@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Other samplers want older versions of what tallbayes uses: they get an environment of their own.
+PEERS := .venv-bench
 
-.PHONY: demo test test-long lint bench-paper bench-step clean
+.PHONY: demo test test-long lint figures bench comparison bench-paper bench-step clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +29,22 @@ lint: $(VENV)/installed
 test-long: lint
 	$(BIN)/pytest -n 2
 
+# Every figure of the paper at quick scale, into experiments/results/quick; SCALE=--paper takes hours.
+FIGURES := slopes likelihood_evaluations ess_logistic_10 ess_logistic_20 ess_robust rho_ess_logistic \
+	rho_acceptance_logistic rho_ess_robust rho_acceptance_robust histograms
+figures: $(VENV)/installed
+	set -e; for figure in $(FIGURES); do $(BIN)/python experiments/$$figure.py $(SCALE); done
+
+# One table: tallbayes beside the paper's rivals and today's samplers and fits; SCALE=--quick for small n only.
+bench: $(PEERS)/installed
+	$(PEERS)/bin/python benchmarks/peers.py $(SCALE)
+
+# Figures and table as docs/comparison.md shows them: run after figures and bench, whose results it takes.
+comparison: $(PEERS)/installed
+	mkdir -p docs/figures
+	for figure in $(FIGURES); do cp experiments/results/quick/$$figure.png experiments/results/quick/$$figure.csv docs/figures; done
+	$(PEERS)/bin/python benchmarks/peers.py $(SCALE) --page docs/comparison.md
+
 # Rows per step and acceptance, beside an independent implementation of the paper.
 bench-paper: $(VENV)/installed
 	$(BIN)/python benchmarks/paper_figures.py
@@ -36,13 +54,15 @@ bench-step: $(VENV)/installed
 	$(BIN)/python benchmarks/lean_step.py
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
-# few-rows, explain-accuracy, growing-n.
-bench-%: $(VENV)/bench
-	$(BIN)/python benchmarks/$(subst -,_,$*).py
+# few-rows, explain-accuracy, growing-n, rivals, custom-family.
+bench-%: $(PEERS)/installed
+	$(PEERS)/bin/python benchmarks/$(subst -,_,$*).py
 
-$(VENV)/bench: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+$(PEERS)/installed: pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
+	$(PEERS)/bin/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache

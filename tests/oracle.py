@@ -68,6 +68,37 @@ class Student:
         return unit[m] / self.scale**m
 
 
+class OtherPrior(NamedTuple):
+    """A prior of coefficient j that is not normal; a smooth one stands in for it where coordinates are chosen."""
+
+    j: int
+    kind: str
+    a: float
+    b: float
+    df: float = math.nan
+
+    def potential(self, theta):
+        """Minus the log density, up to a constant."""
+        t = (Real(theta) - Real(self.a)) / Real(self.b)
+        if self.kind == "student":
+            return (Real(self.df) + 1) / 2 * np.log1p(t * t / self.df)
+        if self.kind == "laplace":
+            return np.abs(t)
+        return np.where((theta >= self.a) & (theta <= self.b), Real(0), np.inf)
+
+    def stand_in(self, theta):
+        """Slope and curvature of the stand-in: t itself, sqrt(t^2 + 4), walls -log(distance)."""
+        t = (theta - self.a) / self.b
+        if self.kind == "student":
+            q = self.df + t * t
+            curvature = (self.df - t * t) / q**2 if t * t < self.df / 2 else 1 / q  # never negative
+            return (self.df + 1) * t / q / self.b, (self.df + 1) * curvature / self.b**2
+        if self.kind == "laplace":
+            return t / math.sqrt(t * t + 4) / self.b, 4 / (t * t + 4) ** 1.5 / self.b**2
+        left, right = theta - self.a, self.b - theta
+        return 1 / right - 1 / left, 1 / right**2 + 1 / left**2
+
+
 @dataclass(frozen=True)
 class Problem:
     """A posterior and the centre of its expansion."""
@@ -80,6 +111,7 @@ class Problem:
     weights: np.ndarray
     offset: np.ndarray
     centre: np.ndarray
+    other_priors: tuple[OtherPrior, ...] = ()
     memo: dict = field(default_factory=dict, compare=False)
 
     @property
@@ -109,7 +141,9 @@ class Problem:
 
     def prior(self, theta):
         """Minus the log prior density, up to a constant."""
-        return np.sum(self.prior_precision * (np.atleast_2d(theta).astype(Real) - self.prior_mean) ** 2, axis=1) / 2
+        theta = np.atleast_2d(theta).astype(Real)
+        normal = np.sum(self.prior_precision * (theta - self.prior_mean) ** 2, axis=1) / 2
+        return normal + sum(other.potential(theta[:, other.j]) for other in self.other_priors)
 
     def potential(self, theta):
         """Minus the log posterior density, up to a constant."""
@@ -123,14 +157,20 @@ class Problem:
     def gradient(self):
         """Of the whole potential, at the centre."""
         slope = self.weights * self.rows.derivatives(self.y, self.predictor(self.centre)[0])[1]
-        return np.float64(slope @ self.X.astype(Real) + self.prior_precision * (self.centre - self.prior_mean))
+        total = np.float64(slope @ self.X.astype(Real) + self.prior_precision * (self.centre - self.prior_mean))
+        for other in self.other_priors:
+            total[other.j] += other.stand_in(self.centre[other.j])[0]
+        return total
 
     @cached_property
     def hessian(self):
         """Of the whole potential, at the centre."""
         curvature = self.weights * self.rows.derivatives(self.y, self.predictor(self.centre)[0])[2]
         X = self.X.astype(Real)
-        return np.float64((X.T * curvature) @ X) + np.diag(self.prior_precision)
+        total = np.float64((X.T * curvature) @ X) + np.diag(self.prior_precision)
+        for other in self.other_priors:
+            total[other.j, other.j] += other.stand_in(self.centre[other.j])[1]
+        return total
 
     @cached_property
     def root(self):
@@ -376,6 +416,9 @@ class _Noise:
 def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
     """Return where trials on the surrogate lead, within the ball and where it is not too deep."""
     newton, root = proposal.b, problem.root  # A = 0
+    variance = np.diag(np.linalg.inv(problem.hessian))
+    hard = [other for other in problem.other_priors if other.kind != "student"]
+    slack = sum(2.0 * other.stand_in(problem.centre[other.j])[1] * variance[other.j] for other in hard)
     at_centre = problem.prior(problem.centre)[0] - np.sum(((problem.centre - newton) @ root) ** 2) / 2
 
     def excess(point):
@@ -389,7 +432,7 @@ def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
             far = float(np.linalg.norm((point - problem.centre) @ root))
             if far > rule.radius:
                 return False
-        return value >= -deepest * far * far - 1e-11
+        return value >= -deepest * far * far - slack - 1e-11
 
     value = excess(theta)
     inside = allowed(theta, value)

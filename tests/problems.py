@@ -42,9 +42,21 @@ class Case:
         if isinstance(self.prior, tb.priors.Normal):
             mean = np.broadcast_to(np.asarray(self.prior.mean, dtype=float), d)
             precision = np.broadcast_to(np.asarray(self.prior.scale, dtype=float), d) ** -2.0
+        others = []
+        for j, prior in enumerate(self.prior if isinstance(self.prior, list) else []):
+            if isinstance(prior, tb.priors.StudentT):
+                others.append(oracle.OtherPrior(j, "student", prior.mean, prior.scale, prior.df))
+            elif isinstance(prior, tb.priors.Laplace):
+                others.append(oracle.OtherPrior(j, "laplace", prior.mean, prior.scale))
+            elif isinstance(prior, tb.priors.Uniform):
+                others.append(oracle.OtherPrior(j, "uniform", prior.low, prior.high))
+            else:
+                mean[j], precision[j] = prior.mean, prior.scale**-2.0
         weights = np.ones(n) if self.weights is None else self.weights
         offset = np.zeros(n) if self.offset is None else self.offset
-        return oracle.Problem(self.X, self.y, rows, mean, precision, weights, offset, np.array(centre))
+        return oracle.Problem(
+            self.X, self.y, rows, mean, precision, weights, offset, np.array(centre), tuple(others)
+        )
 
 
 def _logistic(seed: int, n: int, d: int, prior: Any, *, extras: bool = False) -> Case:
@@ -81,6 +93,17 @@ CASES = {
         2, 40, 4, tb.priors.Normal([0.4, -0.2, 0.0, 0.1], [0.7, 1.5, 1.0, 2.0]), extras=True
     ),
     "student-flat": _student(3, 50, 3, tb.priors.Flat(), extras=True),
+    "logistic-priors": _logistic(
+        8,
+        40,
+        4,
+        [
+            tb.priors.StudentT(3.0, 0.2, 0.5),
+            tb.priors.Laplace(0.1, 0.4),
+            tb.priors.Normal(0.3, 0.9),
+            tb.priors.Uniform(-6.0, 7.0),
+        ],
+    ),
     "student-normal": _student(4, 30, 1, tb.priors.Normal(0.5, 0.3)),
 }
 
@@ -155,12 +178,12 @@ def beside_the_mode(model: tb.Regression, by: float) -> Basis:
 def basis_at(model: tb.Regression, mode: Mode, theta: np.ndarray) -> Basis:
     """Return a basis that pretends the mode is at theta."""
     value, gradient, hessian = model.source.derivatives(model.family.curve, theta, threads=1)
-    prior = model.gaussian_prior
+    potential, slope, curvature = model.coefficient_priors.stand_in(theta)
     moved = mode._replace(
         theta=theta,
-        potential=value + prior.potential(theta),
-        gradient=gradient + prior.gradient(theta),
-        hessian=hessian + np.diag(prior.precision),
+        potential=value + potential,
+        gradient=gradient + slope,
+        hessian=hessian + np.diag(curvature),
     )
     return Basis(moved, whiten(model, moved, threads=1))
 

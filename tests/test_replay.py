@@ -33,6 +33,10 @@ CHAINS = [
     ("student-flat", "SMH3-global", "surrogate", math.inf, None),
     ("student-normal", "SMH2-local", "more-surrogate", math.inf, 2.0),
     ("logistic-normal", "SMH3-local", "more-surrogate", math.inf, 3.0),
+    ("logistic-priors", "MH", "walks-between", math.inf, None),
+    ("logistic-priors", "SMH1-global", "first-order", 60.0, None),
+    ("logistic-priors", "SMH2-local", "antithetic-walks", 40.0, 3.0),
+    ("logistic-priors", "SMH3-local", "surrogate", math.inf, 3.0),
     ("logistic-flat", "SMH1-local", "walk", math.inf, 6.0, True),
     ("logistic-normal", "SMH2-local", "independent", 100.0, 3.5, True),
     ("student-flat", "SMH3-local", "surrogate", 60.0, 4.0, True),
@@ -80,7 +84,7 @@ def test_compiled_chain_is_the_plain_one_long(chain):
 
 
 @pytest.mark.parametrize(
-    "chain", [CHAINS[0], CHAINS[3], CHAINS[4], CHAINS[8], CHAINS[11], CHAINS[18], CHAINS[22]], ids=str
+    "chain", [CHAINS[0], CHAINS[3], CHAINS[4], CHAINS[8], CHAINS[11], CHAINS[18], CHAINS[24], CHAINS[26]], ids=str
 )
 def test_where_a_chunk_ends_changes_nothing(chain):
     b = bench(*chain)

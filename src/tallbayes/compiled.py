@@ -51,6 +51,11 @@ def cache_directory() -> Path:
 _DIRECTORY = str(cache_directory())
 
 
+def directory() -> str:
+    """Return where compiled code of this process is kept."""
+    return _DIRECTORY
+
+
 def kernels_are_cached() -> bool:
     """Return whether a chain of this source has run on this machine, so that its kernel need not compile."""
     return any(Path(_DIRECTORY).glob("*/*.run_chunk-*.nbi"))

@@ -1,6 +1,13 @@
 """What can go wrong, as exceptions that say what to do next."""
 
-__all__ = ["ExactnessError", "InputError", "MissingPackageError", "NoModeError", "TallbayesError"]
+__all__ = [
+    "CertificationError",
+    "ExactnessError",
+    "InputError",
+    "MissingPackageError",
+    "NoModeError",
+    "TallbayesError",
+]
 
 
 class TallbayesError(Exception):
@@ -17,6 +24,10 @@ class NoModeError(TallbayesError, ValueError):
 
 class ExactnessError(TallbayesError, RuntimeError):
     """A remainder exceeded its proved bound: the draws would not be exact, so none are returned."""
+
+
+class CertificationError(TallbayesError, ValueError):
+    """A bound of a user's own likelihood could not be proved; the message says which, and what can be done."""
 
 
 class MissingPackageError(TallbayesError, ImportError):

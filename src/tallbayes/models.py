@@ -3,7 +3,7 @@
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.families import Family
-from tallbayes.priors import Gaussian, Prior, WeaklyInformative
+from tallbayes.priors import CoefficientPriors, Prior, each
 from tallbayes.sources import whitened
 from tallbayes.sources.arrays import ArraySource, numeric
 
@@ -29,7 +29,7 @@ class Model(ABC):
     names: list[str]
     """Names of the parameters."""
     prior: Prior
-    gaussian_prior: Gaussian
+    coefficient_priors: CoefficientPriors
     family: Any
     """Has the ``curve`` by whose type compiled code knows a row's potential, and says if that is ``convex``."""
     linear: bool
@@ -93,13 +93,14 @@ class Regression(Model):
         Response, one for each row.
     family : Family
         Likelihood, from `tallbayes.families`.
-    prior : Prior or None
-        Prior of the coefficients, from `tallbayes.priors`. None gives ``WeaklyInformative()``.
+    prior : Prior or sequence of Prior or mapping or None
+        Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
+        dictionary from names to priors. None, and a column that the dictionary leaves out, gives
+        ``WeaklyInformative()``; `tallbayes.explain` prints what that is for these data.
     offset : array_like or None
         Known part of each row's predictor.
     weights : array_like or None
-        Frequency weights: a row of weight 3 counts as three rows (the scale of the default prior is taken from
-        the rows as they stand, without weights).
+        Frequency weights: a row of weight 3 counts as three rows.
     names : sequence of str or None
         Names of the columns. None takes those of a data frame, or x0, x1, ...
     """
@@ -116,7 +117,7 @@ class Regression(Model):
         X: ArrayLike,
         y: ArrayLike,
         family: Family,
-        prior: Prior | None = None,
+        prior: Prior | Sequence[Prior] | Mapping[str, Prior] | None = None,
         *,
         offset: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -124,8 +125,6 @@ class Regression(Model):
     ) -> None:
         if not isinstance(family, Family):
             raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
-        if prior is not None and not isinstance(prior, Prior):
-            raise InputError(f"prior: {prior!r} was given; expected e.g. tb.priors.Normal(0, 2.5) or None.")
         if names is None and hasattr(X, "columns"):
             names = [str(column) for column in X.columns]
         design = _design(X)
@@ -135,8 +134,9 @@ class Regression(Model):
         self.source = ArraySource(design, response, weights, offset, self.names)
         coded, weight = family.encode(response, self.source.rows.weight)
         self.source.rows = self.source.rows._replace(y=coded, weight=np.atleast_1d(weight))
-        self.prior = prior if prior is not None else WeaklyInformative()
-        self.gaussian_prior = self.prior.resolve(design, family.predictor_scale(response))
+        self.prior = each(prior, self.names)
+        weight = self.source.rows.weight
+        self.coefficient_priors = self.prior.resolve(design, family.predictor_scale(response, weight), weight)
 
     def starting_point(self, source: ArraySource) -> Vector:
         """Return least squares on the family's guess of the predictor."""

@@ -1,8 +1,13 @@
-"""Priors on the coefficients."""
+"""Priors of the coefficients: what is known of each before the data.
+
+Whatever its shape, a prior is evaluated exactly in every step. Only the search for the mode and the choice of
+coordinates use a smooth *stand-in* of priors that have kinks or hard ends: that decides how fast the sampler is,
+not what it samples from.
+"""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
@@ -12,45 +17,155 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 
-__all__ = ["Flat", "Normal", "Prior", "WeaklyInformative"]
+__all__ = ["Cauchy", "Flat", "Laplace", "Normal", "Prior", "StudentT", "Uniform", "WeaklyInformative"]
 
 Vector = NDArray[np.float64]
 
 SMALLEST_SCALE = 1e-100
 """Smaller prior scales have precisions too large to compute with."""
 
+FLAT, NORMAL, STUDENT, LAPLACE, UNIFORM = range(5)
+"""Kinds of priors, as compiled code knows them."""
 
-class Gaussian(NamedTuple):
-    """Independent normal priors in the form the sampler uses; precision 0 is flat."""
 
-    mean: Vector
-    precision: Vector
+class CoefficientPriors(NamedTuple):
+    """Independent priors of all coefficients in the form the sampler uses, an entry for each."""
 
-    def potential(self, theta: Vector) -> float:
-        """Return minus the log density at theta, up to a constant."""
-        return float(0.5 * np.sum(self.precision * (theta - self.mean) ** 2))
+    kind: NDArray[np.int64]
+    location: Vector
+    """Centre; the lower end of a uniform prior."""
+    scale: Vector
+    """Scale; the upper end of a uniform prior."""
+    shape: Vector
+    """Degrees of freedom of Student's t; otherwise not used."""
 
-    def gradient(self, theta: Vector) -> Vector:
-        """Return the gradient of the potential at theta."""
+    @property
+    def precision(self) -> Vector:
+        """Of normal priors; 0 for others."""
+        normal = self.kind == NORMAL
+        return np.where(normal, 1.0 / np.where(normal, self.scale, 1.0) ** 2, 0.0)
+
+    @property
+    def mean(self) -> Vector:
+        """Of normal priors; 0 for others."""
+        return np.where(self.kind == NORMAL, self.location, 0.0)
+
+    @property
+    def proper(self) -> NDArray[np.bool_]:
+        """Which priors have a finite integral."""
+        endless = (self.kind == UNIFORM) & ~(np.isfinite(self.location) & np.isfinite(self.scale))
+        return (self.kind != FLAT) & ~endless
+
+    @property
+    def other(self) -> NDArray[np.int64]:
+        """Coefficients whose prior is neither flat nor normal."""
+        return np.flatnonzero((self.kind != FLAT) & (self.kind != NORMAL))
+
+    def normal_gradient(self, theta: Vector) -> Vector:
+        """Return the gradient of the normal priors' potential."""
         return self.precision * (theta - self.mean)
+
+    def stand_in(self, theta: Vector) -> tuple[float, Vector, Vector]:
+        """Return potential, gradient and curvature of a smooth prior like this one.
+
+        Normal and flat priors are their own stand-ins; so is Student's t, but for its curvature where that is
+        negative. Laplace's |t| becomes sqrt(t^2 + 4), whose curvature at the kink is that of a normal with the same
+        variance. The hard ends of a uniform prior become logarithmic walls.
+        """
+        value, gradient, curvature = np.zeros(theta.size), np.zeros(theta.size), np.zeros(theta.size)
+        for kind, function in _STAND_INS.items():
+            at = self.kind == kind
+            if np.any(at):
+                parts = function(theta[at], self.location[at], self.scale[at], self.shape[at])
+                value[at], gradient[at], curvature[at] = parts
+        return float(np.sum(value)), gradient, curvature
+
+    def inside(self, theta: Vector) -> Vector:
+        """Return theta, moved inside the hard ends of uniform priors where it is outside or at one of them."""
+        at = self.kind == UNIFORM
+        low, high = self.location[at], self.scale[at]
+        with np.errstate(invalid="ignore"):
+            room = 0.01 * np.where(np.isfinite(high - low), high - low, 1.0)
+        moved = theta.copy()
+        moved[at] = np.minimum(np.maximum(theta[at], low + room), high - room)
+        return moved
+
+    def describe(self, names: Sequence[str], most: int = 6) -> str:
+        """Return the priors in words, coefficient by coefficient; at most so many."""
+        texts = []
+        for j, name in enumerate(names[:most]):
+            a, b, c = (f"{float(part[j]):.4g}" for part in (self.location, self.scale, self.shape))
+            texts.append(
+                f"{name} ~ "
+                + {
+                    FLAT: "Flat()",
+                    NORMAL: f"Normal({a}, {b})",
+                    STUDENT: f"StudentT({c}, {a}, {b})",
+                    LAPLACE: f"Laplace({a}, {b})",
+                    UNIFORM: f"Uniform({a}, {b})",
+                }[int(self.kind[j])]
+            )
+        return ", ".join(texts) + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+Parts = tuple[Vector, Vector, Vector]
+
+
+def _normal(theta: Vector, mean: Vector, scale: Vector, _: Vector) -> Parts:
+    t = (theta - mean) / scale
+    return 0.5 * t * t, t / scale, scale**-2.0
+
+
+def _student(theta: Vector, mean: Vector, scale: Vector, df: Vector) -> Parts:
+    t = (theta - mean) / scale
+    q = df + t * t
+    # Beyond t^2 = df the curvature is negative; the weight of iteratively reweighted least squares is not.
+    curvature = np.where(t * t < 0.5 * df, (df + 1.0) * (df - t * t) / q**2, (df + 1.0) / q)
+    return 0.5 * (df + 1.0) * np.log1p(t * t / df), (df + 1.0) * t / q / scale, curvature / scale**2
+
+
+def _laplace(theta: Vector, mean: Vector, scale: Vector, _: Vector) -> Parts:
+    t = (theta - mean) / scale
+    length = np.hypot(t, 2.0)
+    return length, t / length / scale, 4.0 / length**3 / scale**2
+
+
+def _uniform(theta: Vector, low: Vector, high: Vector, _: Vector) -> Parts:
+    value, gradient, curvature = np.zeros(theta.size), np.zeros(theta.size), np.zeros(theta.size)
+    for end, sign in ((low, 1.0), (high, -1.0)):
+        room = sign * (theta - end)
+        wall = np.isfinite(end)
+        inside = wall & (room > 0.0)
+        value[wall & ~inside] = np.inf
+        value[inside] -= np.log(room[inside])
+        gradient[inside] -= sign / room[inside]
+        curvature[inside] += room[inside] ** -2.0
+    return value, gradient, curvature
+
+
+_STAND_INS = {NORMAL: _normal, STUDENT: _student, LAPLACE: _laplace, UNIFORM: _uniform}
 
 
 class Prior(ABC):
     """What is known of the coefficients before the data."""
 
     @abstractmethod
-    def resolve(self, X: NDArray[Any], response_scale: float) -> Gaussian:
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
         """Return the prior of each of the columns' coefficients."""
+
+
+def _resolved(kind: int, location: ArrayLike, scale: ArrayLike, shape: ArrayLike, d: int) -> CoefficientPriors:
+    parts = [np.array(np.broadcast_to(np.asarray(part, dtype=np.float64), d)) for part in (location, scale, shape)]
+    return CoefficientPriors(np.full(d, kind), *parts)
 
 
 @dataclass(frozen=True)
 class Flat(Prior):
     """Constant density: the posterior is the normalised likelihood, which must be integrable."""
 
-    def resolve(self, X: NDArray[Any], response_scale: float) -> Gaussian:
-        """Return precision zero for every coefficient."""
-        d = X.shape[1]
-        return Gaussian(np.zeros(d), np.zeros(d))
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+        """Return no prior for every coefficient."""
+        return _resolved(FLAT, 0.0, 1.0, 0.0, X.shape[1])
 
 
 @dataclass(frozen=True)
@@ -68,29 +183,179 @@ class Normal(Prior):
     mean: ArrayLike = 0.0
     scale: ArrayLike = 1.0
 
-    def resolve(self, X: NDArray[Any], response_scale: float) -> Gaussian:
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
         """Return the prior of each coefficient, after checking shapes and signs."""
+        mean, scale = _numbers("Normal", X.shape[1], mean=self.mean, scale=self.scale)
+        return _resolved(NORMAL, mean, scale, 0.0, X.shape[1])
+
+
+@dataclass(frozen=True)
+class StudentT(Prior):
+    """Independent Student's t priors: like the normal one, with tails that let a large effect through.
+
+    Parameters
+    ----------
+    df : array_like
+        Degrees of freedom, one number or one for each coefficient; positive.
+    mean : array_like
+        Centre, one for all coefficients or one for each.
+    scale : array_like
+        Scale, one for all coefficients or one for each; positive.
+    """
+
+    df: ArrayLike
+    mean: ArrayLike = 0.0
+    scale: ArrayLike = 1.0
+
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+        """Return the prior of each coefficient, after checking shapes and signs."""
+        mean, scale, df = _numbers("StudentT", X.shape[1], mean=self.mean, scale=self.scale, df=self.df)
+        return _resolved(STUDENT, mean, scale, df, X.shape[1])
+
+
+@dataclass(frozen=True)
+class Cauchy(Prior):
+    """Independent Cauchy priors: Student's t with one degree of freedom.
+
+    Parameters
+    ----------
+    mean : array_like
+        Centre, one for all coefficients or one for each.
+    scale : array_like
+        Scale, one for all coefficients or one for each; positive.
+    """
+
+    mean: ArrayLike = 0.0
+    scale: ArrayLike = 1.0
+
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+        """Return the prior of each coefficient, after checking shapes and signs."""
+        mean, scale = _numbers("Cauchy", X.shape[1], mean=self.mean, scale=self.scale)
+        return _resolved(STUDENT, mean, scale, 1.0, X.shape[1])
+
+
+@dataclass(frozen=True)
+class Laplace(Prior):
+    """Independent Laplace (double exponential) priors, the Bayesian lasso's.
+
+    Parameters
+    ----------
+    mean : array_like
+        Centre, one for all coefficients or one for each.
+    scale : array_like
+        Scale b of the density exp(-abs(x - mean) / b) / (2 b), one for all coefficients or one for each; positive.
+    """
+
+    mean: ArrayLike = 0.0
+    scale: ArrayLike = 1.0
+
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+        """Return the prior of each coefficient, after checking shapes and signs."""
+        mean, scale = _numbers("Laplace", X.shape[1], mean=self.mean, scale=self.scale)
+        return _resolved(LAPLACE, mean, scale, 0.0, X.shape[1])
+
+
+@dataclass(frozen=True)
+class Uniform(Prior):
+    """Constant density between hard bounds, zero beyond them.
+
+    Parameters
+    ----------
+    low : array_like
+        Lower end, one for all coefficients or one for each; may be ``-math.inf``.
+    high : array_like
+        Upper end, one for all coefficients or one for each; may be ``math.inf``, but not both ends may be infinite.
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+        """Return the prior of each coefficient, after checking shapes and order."""
         d = X.shape[1]
-        parts = {}
-        for name, value in (("mean", self.mean), ("scale", self.scale)):
-            try:
-                array = np.asarray(value, dtype=np.float64)
-            except (TypeError, ValueError):
-                raise InputError(f"Normal prior: {name}={value!r} must be a number, or numbers.") from None
-            if array.shape not in {(), (1,), (d,)}:
-                raise InputError(
-                    f"Normal prior: {name} has shape {array.shape}; expected one number, or one for each of "
-                    f"the {d} coefficients."
-                )
-            parts[name] = np.broadcast_to(array, d).astype(np.float64)
-            if not np.all(np.isfinite(parts[name])):
-                raise InputError(f"Normal prior: {name}={value!r} must be finite.")
-        if np.any(parts["scale"] <= SMALLEST_SCALE):
+        low, high = (_one_or_each("Uniform", name, v, d) for name, v in (("low", self.low), ("high", self.high)))
+        if np.any(np.isnan(low)) or np.any(np.isnan(high)) or not np.all(low < high):
+            raise InputError(f"Uniform prior: low={self.low!r} must be below high={self.high!r}.")
+        if np.any(np.isinf(low) & np.isinf(high)):
+            raise InputError("Uniform prior: low and high are both infinite; use Flat() for no prior.")
+        return _resolved(UNIFORM, low, high, 0.0, d)
+
+
+@dataclass(frozen=True)
+class Each(Prior):
+    """A prior of its own for each coefficient, as a dictionary or a list given to `Regression` becomes.
+
+    Parameters
+    ----------
+    priors : tuple of Prior
+        One for each column.
+    """
+
+    priors: tuple[Prior, ...]
+
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+        """Return each coefficient's own prior."""
+        different = {id(prior): prior for prior in self.priors}  # a default that many share is resolved once
+        resolved = {key: prior.resolve(X, response_scale, weights) for key, prior in different.items()}
+        chosen = [resolved[id(prior)] for prior in self.priors]
+        parts = zip(*([part[j] for part in found] for j, found in enumerate(chosen)), strict=True)
+        kind, *numbers = (np.array(part) for part in parts)
+        return CoefficientPriors(kind, *numbers)
+
+
+def each(prior: Any, names: Sequence[str]) -> Prior:
+    """Return the prior that a user's argument stands for: one for all, one for each, or some by name."""
+    if prior is None:
+        return WeaklyInformative()
+    if isinstance(prior, Prior):
+        return prior
+    if isinstance(prior, Mapping):
+        unknown = [str(name) for name in prior if str(name) not in names]
+        if unknown:
+            raise InputError(f"prior: {unknown[0]!r} is not a coefficient; the names are {', '.join(names)}.")
+        default = WeaklyInformative()
+        listed = {str(name): value for name, value in prior.items()}
+        prior = [listed.get(name, default) for name in names]
+    if isinstance(prior, Sequence) and not isinstance(prior, str):
+        if len(prior) != len(names):
             raise InputError(
-                f"Normal prior: scale={self.scale!r} must be positive (above {SMALLEST_SCALE:g}); use Flat() "
-                "for no prior."
+                f"prior: {len(prior)} were given; expected one for each of the {len(names)} coefficients."
             )
-        return Gaussian(parts["mean"], parts["scale"] ** -2.0)
+        wrong = [value for value in prior if not isinstance(value, Prior)]
+        if not wrong:
+            return Each(tuple(prior))
+        prior = wrong[0]
+    raise InputError(
+        f"prior: {prior!r} was given; expected e.g. tb.priors.Normal(0, 2.5), a list with one for each "
+        "coefficient, a dictionary from names to priors, or None for the default."
+    )
+
+
+def _one_or_each(owner: str, name: str, value: ArrayLike, d: int) -> Vector:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{owner} prior: {name}={value!r} must be a number, or numbers.") from None
+    if array.shape not in {(), (1,), (d,)}:
+        raise InputError(
+            f"{owner} prior: {name} has shape {array.shape}; expected one number, or one for each of "
+            f"the {d} coefficients."
+        )
+    return np.broadcast_to(array, d).astype(np.float64)
+
+
+def _numbers(owner: str, d: int, **values: ArrayLike) -> list[Vector]:
+    """Return the parameters of a prior, one number for each coefficient, after checking shapes and signs."""
+    parts = []
+    for name, value in values.items():
+        array = _one_or_each(owner, name, value, d)
+        if not np.all(np.isfinite(array)):
+            raise InputError(f"{owner} prior: {name}={value!r} must be finite.")
+        if name != "mean" and np.any(array <= SMALLEST_SCALE):
+            hint = "; use Flat() for no prior" if name == "scale" else ""
+            raise InputError(f"{owner} prior: {name}={value!r} must be positive (above {SMALLEST_SCALE:g}){hint}.")
+        parts.append(array)
+    return parts
 
 
 @dataclass(frozen=True)
@@ -114,30 +379,32 @@ class WeaklyInformative(Prior):
         if not (isinstance(self.strength, Real) and math.isfinite(self.strength) and self.strength > 0.0):
             raise InputError(f"WeaklyInformative: strength={self.strength!r} must be a positive, finite number.")
 
-    def resolve(self, X: NDArray[Any], response_scale: float) -> Gaussian:
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
         """Return scales from the columns' means and standard deviations."""
-        mean, sd = _column_moments(X)
+        mean, sd = _column_moments(X, weights)
         constant = sd <= 1e-12 * np.abs(mean)
         scale = np.empty(X.shape[1])
         scale[~constant] = self.strength * response_scale / sd[~constant]
         push = float(np.sum((mean[~constant] * scale[~constant]) ** 2))
         widest = math.sqrt((10.0 * response_scale) ** 2 + push)
         scale[constant] = widest / np.abs(mean[constant])
-        return Gaussian(np.zeros(X.shape[1]), scale**-2.0)
+        return _resolved(NORMAL, 0.0, scale, 0.0, X.shape[1])
 
 
-def _column_moments(X: NDArray[Any]) -> tuple[Vector, Vector]:
-    """Return means and standard deviations of the columns, the same for every memory order."""
-    n, d = X.shape
-    total, square = np.zeros(d), np.zeros(d)
-    for block in _blocks(X):
-        total += block.sum(axis=0)
-    mean = total / n
-    for block in _blocks(X):
-        square += np.sum((block - mean) ** 2, axis=0)
-    return mean, np.sqrt(square / n)
+def _column_moments(X: NDArray[Any], weights: Vector) -> tuple[Vector, Vector]:
+    """Return weighted means and standard deviations of the columns, the same for every memory order."""
+    d = X.shape[1]
+    total, square, count = np.zeros(d), np.zeros(d), 0.0
+    for block, weight in _blocks(X, weights):
+        total += weight @ block
+        count += float(np.sum(weight))
+    mean = total / max(count, 1e-300)
+    for block, weight in _blocks(X, weights):
+        square += weight @ (block - mean) ** 2
+    return mean, np.sqrt(square / max(count, 1e-300))
 
 
-def _blocks(X: NDArray[Any], size: int = 65536) -> Iterator[NDArray[np.float64]]:
+def _blocks(X: NDArray[Any], weights: Vector, size: int = 65536) -> Iterator[tuple[NDArray[np.float64], Vector]]:
     for first in range(0, X.shape[0], size):
-        yield np.ascontiguousarray(X[first : first + size], dtype=np.float64)
+        block = np.ascontiguousarray(X[first : first + size], dtype=np.float64)
+        yield block, np.broadcast_to(weights, X.shape[0])[first : first + size]

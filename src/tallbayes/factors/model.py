@@ -16,7 +16,7 @@ from tallbayes.factors import formula as formulas
 from tallbayes.factors.check import check_rows
 from tallbayes.factors.rows import GRADIENT, HESSIAN, POTENTIAL, FactorFunctions
 from tallbayes.models import Model
-from tallbayes.priors import Prior, WeaklyInformative
+from tallbayes.priors import FLAT, UNIFORM, CoefficientPriors, Prior, WeaklyInformative, each
 from tallbayes.sources.arrays import ArraySource, numeric, per_row, writable_view
 from tallbayes.sources.rows import Rows
 
@@ -50,8 +50,9 @@ class Factors(Model):
         `hessian`.
     parameters : sequence of str
         Names of the parameters, in the order of theta.
-    prior : Prior
-        Prior of the parameters, e.g. ``tb.priors.Normal(0, 2.5)``; there is no default.
+    prior : Prior or sequence or mapping
+        Prior of the parameters, e.g. ``tb.priors.Normal(0, 2.5)``: one for all, a list with one for each, or a
+        dictionary by name; there is no default.
     bounds : mapping or None
         By order of derivative: 2 and 3 for the largest absolute partial derivative of that order (needed by
         ``ScalableMH`` of order 1 and 2), 1 for the log-Lipschitz constant (``FactorisedMH``). Each is a number, one
@@ -65,7 +66,8 @@ class Factors(Model):
     columns : sequence of str or None
         Names of the columns. None takes those of a data frame or mapping, or x0, x1, ...
     start : array_like or None
-        Where the search for the mode starts; None takes the prior's mean. All chains start around the mode found.
+        Where the search for the mode starts; None takes the prior's centre (0 if it is flat). All chains start
+        around the mode found.
     """
 
     linear = False
@@ -80,7 +82,7 @@ class Factors(Model):
         potential: Any,
         parameters: Sequence[str],
         *,
-        prior: Prior,
+        prior: Prior | Sequence[Prior] | Mapping[str, Prior],
         bounds: Mapping[int, Any] | None = None,
         gradient: Callable[..., Any] | None = None,
         hessian: Callable[..., Any] | None = None,
@@ -97,9 +99,9 @@ class Factors(Model):
         # The response is one of the columns; zeros in its place that are never read cost no memory.
         self.source = ArraySource.of_rows(Rows(table, np.zeros(n), weight, np.zeros(1)), self.columns)
         self.family = _family(potential, gradient, hessian, self.names, self.columns)
-        self.prior = _prior(prior)
-        self.gaussian_prior = prior.resolve(np.zeros((1, self.d)), 1.0)
-        self.start = _start(start, self.d, self.gaussian_prior.mean)
+        self.prior = _prior(prior, self.names)
+        self.coefficient_priors = self.prior.resolve(np.zeros((1, self.d)), 1.0, np.ones(1))
+        self.start = _start(start, self.coefficient_priors)
         self.row_limits = _limits(bounds or {}, table)
         self.orders = tuple(k for k in ORDERS if k + 1 in self.row_limits)
         check_rows(self.family.curve, self.source, self.start, self.row_limits, self.names)
@@ -270,24 +272,26 @@ def _names(parameters: Sequence[str]) -> list[str]:
     return names
 
 
-def _prior(prior: Any) -> Prior:
-    if not isinstance(prior, Prior):
-        raise InputError(f"prior: {prior!r} was given; expected e.g. tb.priors.Normal(0, 2.5).")
-    if isinstance(prior, WeaklyInformative):
+def _prior(prior: Any, names: list[str]) -> Prior:
+    """Return the user's prior; every parameter needs one that does not depend on a design."""
+    found = each(prior, names)
+    if any(isinstance(one, WeaklyInformative) for one in getattr(found, "priors", (found,))):
         raise InputError(
             "prior: WeaklyInformative is scaled to the columns of a regression; tb.Factors needs one that says "
-            "what is known of the parameters, e.g. tb.priors.Normal(0, 2.5)."
+            "what is known of every parameter, e.g. tb.priors.Normal(0, 2.5), and has no default."
         )
-    return prior
+    return found
 
 
-def _start(start: ArrayLike | None, d: int, default: Vector) -> Vector:
+def _start(start: ArrayLike | None, priors: CoefficientPriors) -> Vector:
+    d = priors.kind.size
     if start is None:
-        return np.array(default, dtype=np.float64)
+        centred = (priors.kind != FLAT) & (priors.kind != UNIFORM)
+        return priors.inside(np.where(centred, priors.location, 0.0))
     array = np.asarray(numeric(start, "start"), dtype=np.float64)
     if array.shape != (d,) or not np.all(np.isfinite(array)):
         raise InputError(f"start: {start!r} was given; expected {d} finite numbers, one for each parameter.")
-    return np.ascontiguousarray(array)
+    return priors.inside(np.ascontiguousarray(array))
 
 
 def _limits(bounds: Mapping[int, Any], table: Matrix) -> dict[int, Vector]:

@@ -4,6 +4,7 @@ from tallbayes.families.base import Family
 from tallbayes.families.bernoulli import Bernoulli
 from tallbayes.families.binomial import Binomial
 from tallbayes.families.exponential import Gamma, Poisson
+from tallbayes.families.from_formula import custom
 from tallbayes.families.gaussian import Gaussian
 from tallbayes.families.negative_binomial import NegativeBinomial
 from tallbayes.families.pseudo_huber import PseudoHuber
@@ -19,4 +20,5 @@ __all__ = [
     "Poisson",
     "PseudoHuber",
     "StudentT",
+    "custom",
 ]

@@ -53,7 +53,7 @@ class Family(ABC):
         """Return responses and weights (one, or one for each row) as ``coefficients`` takes them: as they are."""
         return y, weight
 
-    def predictor_scale(self, y: Vector) -> float:
+    def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return how far predictors typically spread, the unit of the default prior; 1 on a log-odds scale."""
         return 1.0
 
@@ -61,3 +61,19 @@ class Family(ABC):
         """Return the largest absolute value of the m-th derivative of g on the whole line (inf if none)."""
         points = np.concatenate([self.critical_points(m), [-np.inf, np.inf]])
         return float(max(abs(jet(self.curve, float(t), p)[m - 1]) for t in points for p in self.pieces))
+
+
+def robust_spread(y: Vector, weights: Vector) -> float:
+    """Return the median absolute deviation, scaled as for a normal; a row of weight 3 counts as three."""
+    middle = _weighted_median(y, weights)
+    return 1.4826 * _weighted_median(np.abs(y - middle), weights)
+
+
+def _weighted_median(values: Vector, weights: Vector) -> float:
+    if weights.size == 1:
+        return float(np.median(values))
+    order = np.argsort(values, kind="stable")
+    values, passed = values[order], np.cumsum(weights[order])
+    half = 0.5 * passed[-1]
+    low, high = np.searchsorted(passed, half, side="left"), np.searchsorted(passed, half, side="right")
+    return 0.5 * float(values[min(low, values.size - 1)] + values[min(high, values.size - 1)])

@@ -14,7 +14,7 @@ class CloglogCurve(NamedTuple):
     """g(t) = e^t for y = 0 and -log(1 - exp(-e^t)) for y = 1, with t = eta."""
 
     reach: float = 0.5
-    """The nearest singularity is pi / 2 away, but the second piece falls so fast that quadrature needs short steps."""
+    """The nearest singularity is pi / 2 away, but the second piece falls so fast that quadrature needs less."""
 
 
 def potential(curve: Any, t: Any, piece: Any) -> Any:

@@ -22,8 +22,13 @@ Number = float
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def everywhere(curve: Any, low: Any, high: Any) -> Any:
+    """Say that the critical points are known on every interval."""
+    return True
+
+
 class CurveFunctions(NamedTuple):
-    """The three functions of a curve; their argument names are part of the contract."""
+    """The functions of a curve; their argument names are part of the contract."""
 
     potential: Callable[[Any, Any, Any], Any]
     """``potential(curve, t, piece)``: g(t)."""
@@ -32,6 +37,8 @@ class CurveFunctions(NamedTuple):
     coefficients: Callable[[Any, Any], Any]
     """``coefficients(curve, y)``: (m, s, c, l, piece) of a row with response y; m is not negative. A curve of one
     piece returns 0.0 for it, a constant that compiled code drops."""
+    covers: Callable[[Any, Any, Any], Any] = everywhere
+    """``covers(curve, low, high)``: whether the family's critical points are all there are in an interval of t."""
 
 
 _FUNCTIONS: dict[type, CurveFunctions] = {}
@@ -57,6 +64,11 @@ def coefficients(curve: Any, y: Any) -> Any:
     return _FUNCTIONS[type(curve)].coefficients(curve, y)
 
 
+def covers(curve: Any, low: Any, high: Any) -> Any:
+    """Say whether the critical points are known on an interval of t."""
+    return _FUNCTIONS[type(curve)].covers(curve, low, high)
+
+
 def _compiled_function(curve: Any, name: str) -> Callable[..., Any] | None:
     functions = _FUNCTIONS.get(getattr(curve, "instance_class", object))
     return getattr(functions, name, None)
@@ -75,6 +87,11 @@ def _jet(curve: Any, t: Any, piece: Any) -> Callable[..., Any] | None:
 @overload(coefficients)
 def _coefficients(curve: Any, y: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "coefficients")
+
+
+@overload(covers)
+def _covers(curve: Any, low: Any, high: Any) -> Callable[..., Any] | None:
+    return _compiled_function(curve, "covers")
 
 
 _INSTEAD: dict[tuple[str, type], Any] = {}

@@ -76,6 +76,8 @@ class Gaussian(Family):
         """Return the response itself."""
         return y
 
-    def predictor_scale(self, y: Vector) -> float:
+    def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses."""
-        return max(float(np.std(y)), self.scale)
+        w = np.broadcast_to(weights, y.shape)
+        mean = np.average(y, weights=w)
+        return max(float(np.sqrt(np.average((y - mean) ** 2, weights=w))), self.scale)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from tallbayes.families.curve import CurveFunctions, register_curve
 
-FRACTION = 2.75
+FRACTION = 2.0
 """From here on the continued fraction is used."""
-TERMS = 360.0
+TERMS = 500.0
 """It takes at most 12 + TERMS / t^2 terms for full precision, of all four derivatives."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import Family, Vector, robust_spread
 from tallbayes.families.curve import CurveFunctions, register_curve
 
 
@@ -98,6 +98,6 @@ class PseudoHuber(Family):
         """Return the response itself."""
         return y
 
-    def predictor_scale(self, y: Vector) -> float:
+    def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
-        return max(1.4826 * float(np.median(np.abs(y - np.median(y)))), self.scale)
+        return max(robust_spread(y, weights), self.scale)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import positive
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import Family, Vector, robust_spread
 from tallbayes.families.curve import CurveFunctions, register_curve
 
 
@@ -106,7 +106,6 @@ class StudentT(Family):
         """Return the response itself."""
         return y
 
-    def predictor_scale(self, y: Vector) -> float:
+    def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
-        spread = 1.4826 * float(np.median(np.abs(y - np.median(y))))
-        return max(spread, self.scale)
+        return max(robust_spread(y, weights), self.scale)

@@ -8,6 +8,7 @@ from tallbayes.kernels.state import BLOCK, refill
 from tallbayes.kernels.target import Target
 from tallbayes.proposals.affine import AffineProposal, correlate
 from tallbayes.surrogate.bounds import distance_from_centre, distances_of_columns
+from tallbayes.surrogate.exact_prior import add_exact, evaluate_exact
 from tallbayes.surrogate.polynomial import evaluate_columns, evaluate_parts
 
 Vector = NDArray[np.float64]
@@ -34,6 +35,7 @@ def look_ahead(
         for b in range(noise.shape[1]):
             noise[j, b] = drift[j] + scale * noise[j, b]
     evaluate_columns(target.surrogate, noise, values)
+    add_exact(target.exact, noise, values)
     distances_of_columns(target.bound, target.whitening, noise, distances)
 
 
@@ -48,6 +50,7 @@ def surrogate_trials(
     has_linear: bool,
     has_quadratic: bool,
     has_cubic: bool,
+    has_exact: bool,
     whitening: Matrix,
     middle: Vector,
     z: Vector,
@@ -69,9 +72,9 @@ def surrogate_trials(
     anything was accepted, value and distance of the proposal, and the columns of noise used.
     """
     d = z.size
-    bound, keep, floor = target.bound, proposal.inner_keep, -proposal.inner_floor
+    bound, keep, floor, slack = target.bound, proposal.inner_keep, -proposal.inner_floor, target.exact.slack
     spread = np.sqrt(1.0 - keep * keep)
-    inside = distance <= bound.radius and value >= floor * distance * distance
+    inside = distance <= bound.radius and value >= floor * distance * distance - slack
     moved = False
     for j in range(d):
         proposed[j] = z[j]
@@ -90,9 +93,11 @@ def surrogate_trials(
             next_value = evaluate_parts(
                 linear, isotropic, quadratic, padded, has_linear, has_quadratic, has_cubic, candidate, scratch
             )
+            if has_exact:
+                next_value += evaluate_exact(target.exact, candidate)
             next_distance = distance_from_centre(bound, whitening, candidate)
         used += 1
-        allowed = next_distance <= bound.radius and next_value >= floor * next_distance * next_distance
+        allowed = next_distance <= bound.radius and next_value >= floor * next_distance * next_distance - slack
         if inside and allowed and (next_value <= value or rng.standard_exponential() > next_value - value):
             for j in range(d):
                 proposed[j] = candidate[j]

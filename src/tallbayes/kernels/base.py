@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.kernels.state import State
-from tallbayes.kernels.target import Target
 from tallbayes.models import Model
-from tallbayes.proposals.affine import AffineProposal
 from tallbayes.surrogate.alias import WHOLE, RowSampler
 from tallbayes.surrogate.basis import Basis
 from tallbayes.surrogate.bounds import Bound
@@ -27,10 +24,13 @@ class Prepared:
 
     mode: Mode
     whitening: Whitening
-    target: Target
-    proposal: AffineProposal
-    initial_state: Callable[[Target, Vector, np.random.Generator], State]
-    run_chunk: Callable[..., tuple[State, int]]
+    target: Any
+    """What the compiled steps read: a NamedTuple with at least whitening, bound, sampler and sketch."""
+    proposal: Any
+    """How the compiled steps move."""
+    initial_state: Callable[[Any, Vector, np.random.Generator], Any]
+    """Returns a NamedTuple with at least z, violations and exposure."""
+    run_chunk: Callable[..., tuple[Any, int]]
     warmup: int
     """Steps to leave out when the user does not say how many."""
     plan: dict[str, Any]
@@ -46,7 +46,7 @@ class Kernel(ABC):
 
 
 def no_rows() -> tuple[Bound, RowSampler]:
-    """Return the bound and sampler of a kernel that never draws single rows."""
+    """Return bound and sampler of a kernel that never draws single rows."""
     empty = np.zeros(0)
     return Bound(True, 0, 0.0, 0.0, 0.0, np.inf, np.inf), RowSampler(
         empty, empty, np.zeros(0, dtype=np.int64), WHOLE

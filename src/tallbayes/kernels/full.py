@@ -5,10 +5,9 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
 from tallbayes.kernels.state import BLOCK, IDLE, Draws, State, refill
-from tallbayes.kernels.target import Target, theta_at
+from tallbayes.kernels.target import Target, inside_support, prior_at, theta_at
 from tallbayes.proposals.affine import AffineProposal, correlate, propose
 from tallbayes.sources.sums import sum_potential
-from tallbayes.surrogate.polynomial import evaluate
 
 Vector = NDArray[np.float64]
 
@@ -18,15 +17,16 @@ def potential_at(target: Target, z: Vector, theta: Vector) -> float:
     """Return likelihood and prior potential at z, less the proposal's G; theta is scratch space."""
     theta_at(target, z, theta)
     n = target.rows.X.shape[0]
-    return sum_potential(target.rows, target.curve, theta, 0, n) + evaluate(target.prior, z)
+    return sum_potential(target.rows, target.curve, theta, 0, n) + prior_at(target, z)
 
 
 def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     """Return the state of a chain that starts at z."""
     d = z.size
+    z = inside_support(target, z)
     value = potential_at(target, z, np.empty(d))
     return State(
-        z.copy(),
+        z,
         value,
         0.0,
         0.0,

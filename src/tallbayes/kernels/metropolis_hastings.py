@@ -36,7 +36,9 @@ class MetropolisHastings(Kernel):
         mode, whitening = basis or find_basis(model, threads=threads)
         chosen = self.proposal or PreconditionedWalk(2.4 / math.sqrt(model.d))
         move, reference = chosen.plan(whitening, model.n)
-        excess = subtract(expand(model, whitening, 0).prior, reference)
+        expansion = expand(model, whitening, 0)
+        excess = subtract(expansion.prior, reference)
+        bound, sampler = no_rows()
         target = Target(
             model.source.rows,
             model.family.curve,
@@ -44,7 +46,9 @@ class MetropolisHastings(Kernel):
             whitening.matrix,
             excess,
             excess,
-            *no_rows(),
+            bound,
+            expansion.exact,
+            sampler,
         )
         plan = {"kernel": "MetropolisHastings", "proposal": repr(chosen), "mode_passes": mode.passes}
         return Prepared(mode, whitening, target, move, full.initial_state, full.run_chunk, 500, plan)

@@ -1,5 +1,6 @@
 """Scalable Metropolis-Hastings: a surrogate for all rows together, and thinning of what it leaves out."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,8 @@ from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, Sur
 from tallbayes.surrogate.alias import row_sampler
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.bounds import Bound, Global, Local, default_radius
-from tallbayes.surrogate.expansion import Expansion, expand
+from tallbayes.surrogate.exact_prior import add_exact
+from tallbayes.surrogate.expansion import Expansion, Whitening, expand
 from tallbayes.surrogate.polynomial import WIDTH, evaluate_columns, polynomial, steepest_fall, subtract
 from tallbayes.surrogate.sketch import draw_sketch, no_sketch
 
@@ -98,32 +100,42 @@ def default_bound(model: Model) -> Global | Local:
 
 
 SKEWED = 0.25
-"""Spread of the cubic under the Gaussian, above which the surrogate is sampled with several steps."""
+"""Spread of the surrogate less its Gaussian under that Gaussian, above which it is sampled with several steps."""
 
 
-def default_proposal(expansion: Expansion, radius: float, n: int) -> Proposal:
+def default_proposal(expansion: Expansion, whitening: Whitening, radius: float, n: int) -> Proposal:
     """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails.
 
     Along a direction where the cubic falls as -c r^3 the surrogate falls beyond r = 1 / (3 c). If that is inside
     the ball, independent draws would stick there; several steps on the surrogate do not.
     """
-    order, cubic = expansion.order, expansion.surrogate.cubic
     # The fewer rows, the heavier may be the tails that no expansion shows.
     walk_every = 64 if n > 20_000 else 8 if n > 500 else 4
-    if order == 1:
+    if expansion.order == 1:
         return PreconditionedWalk(1.0)
-    if order == 2:
+    spread = _spread(expansion, whitening)
+    d, cubic = whitening.centre.size, expansion.surrogate.cubic
+    falls = expansion.surrogate.has_cubic and 3.0 * steepest_fall(cubic, d) * radius > 1.0
+    if falls or not spread <= SKEWED:
+        return SurrogateSteps(walk_every=min(walk_every, 16))
+    if expansion.order == 2:
         # Steps to the other side make up for the draws that a rejection repeats.
         return CrankNicolson(rho=0.04, antithetic=True, walk_every=walk_every)
-    d = expansion.surrogate.linear.size
-    values = np.empty((8, WIDTH))
+    nearly_gaussian = n > 20_000 and spread < SKEWED / 2.5
+    return CrankNicolson(rho=0.0, walk_every=512 if nearly_gaussian else walk_every)
+
+
+def _spread(expansion: Expansion, whitening: Whitening) -> float:
+    """Return the standard deviation, under the Gaussian, of the surrogate less that Gaussian; NaN if infinite."""
+    gaussian = polynomial(whitening.gradient, isotropic=1.0)
+    excess = subtract(expansion.surrogate, gaussian)
+    values = np.zeros((8, WIDTH))
     rng = np.random.default_rng(0)
     for part in values:
-        evaluate_columns(polynomial(np.zeros(d), cubic=cubic), rng.standard_normal((d, WIDTH)), part)
-    if np.std(values) > SKEWED or 3.0 * steepest_fall(cubic, d) * radius > 1.0:
-        return SurrogateSteps(walk_every=min(walk_every, 16))
-    nearly_gaussian = n > 20_000 and np.std(values) < SKEWED / 2.5
-    return CrankNicolson(rho=0.0, walk_every=512 if nearly_gaussian else walk_every)
+        z = rng.standard_normal((whitening.centre.size, WIDTH))
+        evaluate_columns(excess, z, part)
+        add_exact(expansion.exact, z, part)
+    return float(np.std(values)) if np.all(np.isfinite(values)) else math.nan
 
 
 def prepare_thinning(
@@ -142,7 +154,8 @@ def prepare_thinning(
     mode, whitening = basis or find_basis(model, threads=threads)
     psi, shares, radius = bound.row_bounds(model, whitening, order, threads=threads)
     expansion = expand(model, whitening, order, threads=threads)
-    proposal = proposal or default_proposal(expansion, min(radius, default_radius(model.n, model.d)), model.n)
+    room = min(radius, default_radius(model.n, model.d))
+    proposal = proposal or default_proposal(expansion, whitening, room, model.n)
     move, reference = proposal.plan(whitening, model.n)
     limit = float(model.n) if truncation is None else float(truncation)
     used = np.sum(psi) * shares[0] if shares.shape[0] == 1 else psi @ shares
@@ -154,6 +167,7 @@ def prepare_thinning(
         subtract(expansion.surrogate, reference),
         subtract(expansion.prior, reference),
         Bound(bound.local, order, float(np.sum(psi)), float(used[0]), float(used[1]), radius, limit),
+        expansion.exact,
         row_sampler(psi, shares),
         draw_sketch(model, whitening, threads=threads) if sketch else no_sketch(),
     )

@@ -12,6 +12,7 @@ from tallbayes.sources.sums import sum_potential_difference
 from tallbayes.sources.whitened import predictor_at
 from tallbayes.surrogate.alias import RowSampler, share_of
 from tallbayes.surrogate.bounds import Bound, distance_from_centre, event_factors, shift, state_factor
+from tallbayes.surrogate.exact_prior import ExactPrior, evaluate_exact
 from tallbayes.surrogate.polynomial import Polynomial, evaluate
 from tallbayes.surrogate.remainder import remainder, remainder_rounding
 from tallbayes.surrogate.sketch import Sketch, no_sketch
@@ -35,8 +36,30 @@ class Target(NamedTuple):
     surrogate: Polynomial
     prior: Polynomial
     bound: Bound
+    exact: ExactPrior
+    """Priors that are no polynomials, to be added to either."""
     sampler: RowSampler
     sketch: Sketch = no_sketch()
+
+
+@compiled
+def surrogate_at(target: Target, z: Vector) -> float:
+    """Return the surrogate, less the proposal's G."""
+    return evaluate(target.surrogate, z) + evaluate_exact(target.exact, z)
+
+
+@compiled
+def prior_at(target: Target, z: Vector) -> float:
+    """Return the prior, less the proposal's G."""
+    return evaluate(target.prior, z) + evaluate_exact(target.exact, z)
+
+
+def inside_support(target: Any, z: Vector) -> Vector:
+    """Return z, drawn towards the centre until the prior is finite there: a chain must not begin outside."""
+    z = z.copy()
+    while not np.isfinite(evaluate_exact(target.exact, z)):
+        z *= 0.5
+    return z
 
 
 @compiled
@@ -180,7 +203,7 @@ def full_log_ratio(target: Target, z: Vector, other: Vector) -> float:
     theta_at(target, other, proposed)
     n = target.rows.X.shape[0]
     change = sum_potential_difference(target.rows, target.curve, theta, proposed, 0, n)
-    return evaluate(target.prior, z) - evaluate(target.prior, other) - change
+    return prior_at(target, z) - prior_at(target, other) - change
 
 
 @compiled
@@ -203,7 +226,7 @@ def log_acceptance(target: Target, z: Vector, other: Vector) -> float:
     rate = step_rate(target, z, other)
     if not rate < bound.truncation or not np.isfinite(rate):
         return min(0.0, full_log_ratio(target, z, other))
-    total = min(0.0, evaluate(target.surrogate, z) - evaluate(target.surrogate, other))
+    total = min(0.0, surrogate_at(target, z) - surrogate_at(target, other))
     n = target.rows.X.shape[0]
     if not rate > 0.0:
         return total

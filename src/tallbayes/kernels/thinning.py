@@ -17,20 +17,22 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled
 from tallbayes.kernels.ahead import look_ahead, surrogate_trials
 from tallbayes.kernels.state import BLOCK, IDLE, Draws, State
-from tallbayes.kernels.target import Target, full_log_ratio
+from tallbayes.kernels.target import Target, full_log_ratio, inside_support, surrogate_at
 from tallbayes.kernels.trials import BATCH, thin, thin_by_sketch
 from tallbayes.proposals.affine import AffineProposal, propose
 from tallbayes.surrogate.bounds import distance_from_centre, event_factors, shift, state_factor
-from tallbayes.surrogate.polynomial import LANES, evaluate, evaluate_parts
+from tallbayes.surrogate.exact_prior import evaluate_exact
+from tallbayes.surrogate.polynomial import LANES, evaluate_parts
 
 Vector = NDArray[np.float64]
 
 
 def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     """Return the state of a chain that starts at z; draws the first clock."""
+    z = inside_support(target, z)
     return State(
-        z=z.copy(),
-        value=evaluate(target.surrogate, z),
+        z=z,
+        value=surrogate_at(target, z),
         distance=distance_from_centre(target.bound, target.whitening, z),
         clock=rng.standard_exponential(),
         noise=np.empty((z.size, BLOCK)),
@@ -65,6 +67,7 @@ def run_chunk(
     X, y, weight, offset = target.rows
     curve, centre, whitening, bound = target.curve, target.centre, target.whitening, target.bound
     linear, isotropic, quadratic, _, padded, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
+    has_exact = target.exact.kind.size > 0
     psi, row_keep, row_alias, shares = target.sampler
     codes, step = target.sketch
     keep, drift, scale, _, _, walk_every, walk_scale, inner, _, _ = proposal
@@ -113,6 +116,7 @@ def run_chunk(
                     has_linear,
                     has_quadratic,
                     has_cubic,
+                    has_exact,
                     whitening,
                     middle,
                     z,
@@ -144,7 +148,7 @@ def run_chunk(
                     else:
                         propose(keep, drift, scale, z, noise, used, proposed)
                     proposed_distance = distance_from_centre(bound, whitening, proposed)
-                    if not no_surrogate:
+                    if has_exact or not no_surrogate:
                         proposed_value = evaluate_parts(
                             linear,
                             isotropic,
@@ -156,6 +160,8 @@ def run_chunk(
                             proposed,
                             scratch,
                         )
+                    if has_exact:
+                        proposed_value += evaluate_exact(target.exact, proposed)
                 if walks:
                     # A walk is symmetric: put back the G that both polynomials had taken off.
                     for j in range(d):

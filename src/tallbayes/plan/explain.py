@@ -22,6 +22,7 @@ class Explanation:
     """
 
     model: str
+    prior: str
     kernel: str
     proposal: str
     order: int | None
@@ -42,6 +43,7 @@ class Explanation:
         """Return the table."""
         lines = [
             ("model", self.model),
+            ("prior", self.prior),
             ("kernel", self.kernel),
             ("proposal", self.proposal),
             ("order of the surrogate", "none" if self.order is None else str(self.order)),
@@ -105,6 +107,7 @@ def describe(model: Model, chosen: Chosen, draws: int) -> Explanation:
     passes = prepared.mode.passes + int(thinning) + int(order == 3) + int(plan.get("sketch", False))
     return Explanation(
         model=repr(model),
+        prior=model.coefficient_priors.describe(model.names),
         kernel=", ".join([plan["kernel"], *_features(prepared)]),
         proposal=plan["proposal"],
         order=order,
@@ -132,8 +135,10 @@ def _nanoseconds(model: Model, chosen: Chosen) -> float:
     """Return the cost of a draw, from what the rehearsal did."""
     n, d = model.n, model.d
     order = chosen.prepared.plan.get("order")
-    if order is None:
+    if order is None and chosen.rehearsal.full_per_million > 0.0:
         return n * costs.full_row(d)
+    if order is None:
+        return costs.step(d, 1) + chosen.rehearsal.rows_per_draw * costs.random_row(n, d)
     passes = chosen.rehearsal.full_per_million * 1e-6
     rows = max(chosen.rehearsal.rows_per_draw - passes * n, 0.0)
     drawn = chosen.forecasts[0].rows if chosen.forecasts and chosen.prepared.target.sketch.step.size else 0.0

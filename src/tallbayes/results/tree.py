@@ -77,6 +77,7 @@ def build_tree(model: Model, chosen: "Chosen", runs: list["Chain"], attributes: 
         "rows": model.n,
         "family": repr(model.family),
         "prior": repr(model.prior),
+        "coefficient_priors": model.coefficient_priors.describe(model.names, most=len(model.names)),
         "plan": json.dumps({key: _plain(value) for key, value in plan.items()}),
         "versions": json.dumps(_versions()),
     }

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.families.curve import by_curve, coefficients, jet
+from tallbayes.families.curve import by_curve, coefficients, covers, jet
 from tallbayes.sources.rows import Rows, dot_row, entry
 from tallbayes.sources.sums import TILE, add_products, load_tile, tile_predictor
 from tallbayes.surrogate.remainder import derivative
@@ -85,7 +85,12 @@ def sum_cubic(
 def derivative_range(
     curve: Any, m: int, low: float, high: float, critical: Vector, piece: float
 ) -> tuple[float, float]:
-    """Return the least and largest m-th derivative of g on an interval: end points and critical points."""
+    """Return the least and largest m-th derivative of g on an interval: end points and critical points.
+
+    Where the curve's critical points are not proved, nothing is known.
+    """
+    if not covers(curve, low, high):
+        return -np.inf, np.inf
     at_low = derivative(curve, low, m, piece)
     at_high = derivative(curve, high, m, piece)
     least = min(at_low, at_high)

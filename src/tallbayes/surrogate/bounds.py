@@ -23,6 +23,10 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
+SHRINKINGS = 12
+"""How often the radius of a local bound is halved in search of one that holds for every row."""
+
+
 class Bound(NamedTuple):
     """A bound as compiled code sees it."""
 
@@ -139,8 +143,14 @@ class Local:
             One number for each row, and the radius.
         """
         radius = float(self.radius) if self.radius is not None else default_radius(model.n, model.d)
-        psi, shares = model.local_bounds(order + 1, whitening.centre, whitening.inverse_root, radius, threads)
-        return RowBounds(psi, shares, radius)
+        # A smaller ball helps where a row's interval leaves what is proved of the family, or what a float holds.
+        for _ in range(SHRINKINGS):
+            psi, shares = model.local_bounds(order + 1, whitening.centre, whitening.inverse_root, radius, threads)
+            if np.all(np.isfinite(psi)):
+                return RowBounds(psi, shares, radius)
+            radius /= 2.0
+        # No bound at all: a ball of nothing makes every step a full-data step, which is exact.
+        return RowBounds(np.zeros(model.n), WHOLE, 1e-300)
 
     @property
     def local(self) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tallbayes.models import Model
 from tallbayes.sources import whitened
+from tallbayes.surrogate.exact_prior import ExactPrior, exact_prior
 from tallbayes.surrogate.mode import Mode
 from tallbayes.surrogate.polynomial import Polynomial, packed_size, polynomial
 
@@ -33,7 +34,11 @@ class Whitening(NamedTuple):
     gradient: Vector
     """Of the whole potential at the centre, in z; almost zero at a mode."""
     prior_gradient: Vector
+    """Of normal priors, in z."""
     prior_hessian: Matrix
+    stand_in_gradient: Vector
+    """Of what stands in for other priors: part of the gradient and of the Hessian, not of the posterior."""
+    stand_in_hessian: Matrix
 
     @property
     def matrix(self) -> Matrix:
@@ -58,7 +63,9 @@ def whiten(model: Model, mode: Mode, *, threads: int | None = None) -> Whitening
     Whitening
         Coordinates in which the Hessian is the identity, to rounding.
     """
-    prior = model.gaussian_prior
+    prior = model.coefficient_priors
+    _, slope, curvature = prior.stand_in(mode.theta)
+    other = np.isin(np.arange(model.d), prior.other)
     scale = np.sqrt(np.diag(mode.hessian))
     correlation = mode.hessian / np.outer(scale, scale)
     root = scale[:, None] * np.linalg.cholesky(correlation)
@@ -74,7 +81,7 @@ def whiten(model: Model, mode: Mode, *, threads: int | None = None) -> Whitening
             return hessian
 
         lower = sum(model.source.map_parts(part, threads), np.zeros((model.d, model.d)))
-        hessian = lower + np.tril(lower, -1).T + (inverse * prior.precision) @ inverse.T
+        hessian = lower + np.tril(lower, -1).T + (inverse * curvature) @ inverse.T
         root = root @ np.linalg.cholesky(hessian)
     inverse = _inverse_lower(root)
     return Whitening(
@@ -82,8 +89,10 @@ def whiten(model: Model, mode: Mode, *, threads: int | None = None) -> Whitening
         root,
         inverse,
         inverse @ mode.gradient,
-        inverse @ prior.gradient(mode.theta),
+        inverse @ prior.normal_gradient(mode.theta),
         (inverse * prior.precision) @ inverse.T,
+        inverse @ np.where(other, slope, 0.0),
+        (inverse * np.where(other, curvature, 0.0)) @ inverse.T,
     )
 
 
@@ -92,12 +101,15 @@ def _inverse_lower(root: Matrix) -> Matrix:
 
 
 class Expansion(NamedTuple):
-    """Polynomials in z, without constants, that stand for the prior and for the surrogate."""
+    """Polynomials in z, without constants, for the prior and for the surrogate; and what is no polynomial."""
 
     order: int
     prior: Polynomial
+    """Normal priors."""
     surrogate: Polynomial
-    """Prior (exact) plus the likelihood's Taylor expansion."""
+    """Normal priors plus the likelihood's Taylor expansion."""
+    exact: ExactPrior
+    """Other priors, to be added to either."""
 
 
 def expand(model: Model, whitening: Whitening, order: int, *, threads: int | None = None) -> Expansion:
@@ -120,13 +132,16 @@ def expand(model: Model, whitening: Whitening, order: int, *, threads: int | Non
         The prior and the surrogate as polynomials in z.
     """
     w = whitening
+    exact = exact_prior(model.coefficient_priors, w.centre, w.matrix)
     prior = polynomial(w.prior_gradient, quadratic=w.prior_hessian)
     if order == 0:
-        return Expansion(0, prior, prior)
+        return Expansion(0, prior, prior, exact)
+    gradient = w.gradient - w.stand_in_gradient
     if order == 1:
-        return Expansion(1, prior, polynomial(w.gradient, quadratic=w.prior_hessian))
+        return Expansion(1, prior, polynomial(gradient, quadratic=w.prior_hessian), exact)
     cubic = _cubic(model, w, threads) if order == 3 else None
-    return Expansion(order, prior, polynomial(w.gradient, isotropic=1.0, cubic=cubic))
+    surrogate = polynomial(gradient, isotropic=1.0, quadratic=-w.stand_in_hessian, cubic=cubic)
+    return Expansion(order, prior, surrogate, exact)
 
 
 def _cubic(model: Model, whitening: Whitening, threads: int | None) -> Vector:

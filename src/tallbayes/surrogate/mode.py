@@ -73,11 +73,11 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
         part = source.subsample(size)
         search = _Search(model, part, threads)
         search.exploring, search.ridge = True, model.holding_ridge(part)
-        start = model.starting_point(part) if theta is None else theta
+        start = model.coefficient_priors.inside(model.starting_point(part)) if theta is None else theta
         theta = search.descend(start, tolerance=0.1, limit=25).theta
         size *= GROWTH
     search = _Search(model, source, threads)
-    theta = model.starting_point(source) if theta is None else theta
+    theta = model.coefficient_priors.inside(model.starting_point(source)) if theta is None else theta
     tolerance = TOLERANCE if source.n * model.d < LARGE else LARGE_TOLERANCE
     point = search.descend(theta, tolerance=tolerance, limit=LIMIT)
     if _factor(point.hessian) is None:
@@ -105,10 +105,10 @@ class _Search:
         value, gradient, hessian = self.source.derivatives(
             self.model.family.curve, theta, majorise=majorise, threads=self.threads
         )
-        prior = self.model.gaussian_prior
-        value += prior.potential(theta) + 0.5 * float(self.ridge @ theta**2)
-        gradient = gradient + prior.gradient(theta) + self.ridge * theta
-        return _Point(theta, value, gradient, hessian + np.diag(prior.precision + self.ridge))
+        at, slope, curvature = self.model.coefficient_priors.stand_in(theta)
+        value += at + 0.5 * float(self.ridge @ theta**2)
+        gradient = gradient + slope + self.ridge * theta
+        return _Point(theta, value, gradient, hessian + np.diag(curvature + self.ridge))
 
     def descend(self, theta: Vector, *, tolerance: float, limit: int) -> _Point:
         """Take damped Newton steps until the next one is shorter than the tolerance."""
@@ -204,7 +204,7 @@ def _refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
                 "posterior does not exist. Drop the column, or give a proper prior, e.g. "
                 "prior=tb.priors.Normal(0, 2.5)."
             )
-        if np.any(model.gaussian_prior.precision):
+        if np.any(model.coefficient_priors.proper):
             raise NoModeError(
                 f"The columns {columns} are so nearly dependent ({model.n} rows) that the prior disappears beside "
                 "them in double precision. Drop one, or centre one whose mean is far larger than its spread."
@@ -218,7 +218,7 @@ def _refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
 
 def _refuse_recession(model: Model, step: Vector) -> None:
     """Raise if the potential of no row ever rises along a Newton step: separated classes."""
-    if not model.family.convex or np.any(model.gaussian_prior.precision * step**2 > 0.0):
+    if not model.family.convex or np.any(step[model.coefficient_priors.proper] != 0.0):
         return
     if not _recedes(model, step):
         return

@@ -1,0 +1,331 @@
+"""A user's formula for a row's potential: read safely, normalised, and reduced to one-variable curves.
+
+Text is read by Python's own parser and rebuilt node by node from a short list of what is allowed: nothing in it is
+ever evaluated. Functions that would overflow or cancel are kept whole, as symbols with rules of their own.
+"""
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from tallbayes.errors import InputError, MissingPackageError
+
+FUNCTIONS = "exp, log, log1p, expm1, sqrt, softplus, expit, tanh, cosh, sinh, logcosh, log_ndtr, log1mexp, atan"
+"""Offered in formulas."""
+
+
+def load_sympy() -> Any:
+    """Import SymPy, or say how to get it."""
+    try:
+        import sympy
+    except ImportError:  # pragma: no cover - depends on the environment
+        raise MissingPackageError(
+            "tb.families.custom needs SymPy and python-flint: pip install 'tallbayes[custom]'"
+        ) from None
+    return sympy
+
+
+@cache
+def heads() -> SimpleNamespace:
+    """Return the functions that are kept whole, as SymPy functions that know their derivatives."""
+    sympy: Any = load_sympy()
+    function: Any = sympy.Function
+
+    class softplus(function):  # noqa: N801
+        def fdiff(self, argindex: int = 1) -> Any:
+            return expit(self.args[0])
+
+    class expit(function):  # noqa: N801
+        def fdiff(self, argindex: int = 1) -> Any:
+            return self * expit(-self.args[0])
+
+    class log1mexp(function):  # noqa: N801
+        def fdiff(self, argindex: int = 1) -> Any:
+            return (1 - self.args[0] * bose_slope(self.args[0])) / self.args[0]
+
+    class bose_slope(function):  # noqa: N801
+        # V = (1 - U) / x with U = x / (e^x - 1): U' = U (1 - x - U) / x gives V' = (U (1 - V) - V) / x.
+        def fdiff(self, argindex: int = 1) -> Any:
+            x = self.args[0]
+            return ((1 - x * self) * (1 - self) - self) / x
+
+    class bose(function):  # noqa: N801
+        pass
+
+    class log_ndtr(function):  # noqa: N801
+        def fdiff(self, argindex: int = 1) -> Any:
+            return hazard(-self.args[0])
+
+    class hazard(function):  # noqa: N801
+        def fdiff(self, argindex: int = 1) -> Any:
+            return self * (self - self.args[0])
+
+    class mills(function):  # noqa: N801
+        # K_n of families/probit.py: mills(n, x).
+        def fdiff(self, argindex: int = 2) -> Any:
+            n, x = self.args
+            return -self * (mills(n + 1, x) - self)
+
+    return SimpleNamespace(
+        softplus=softplus,
+        expit=expit,
+        log1mexp=log1mexp,
+        bose_slope=bose_slope,
+        bose=bose,
+        log_ndtr=log_ndtr,
+        hazard=hazard,
+        mills=mills,
+    )
+
+
+def _named_functions() -> dict[str, Any]:
+    sympy, own = load_sympy(), heads()
+    return {
+        "exp": sympy.exp,
+        "log": sympy.log,
+        "log1p": lambda x: sympy.log(1 + x),
+        "expm1": lambda x: sympy.exp(x) - 1,
+        "sqrt": sympy.sqrt,
+        "softplus": own.softplus,
+        "expit": own.expit,
+        "tanh": sympy.tanh,
+        "cosh": sympy.cosh,
+        "sinh": sympy.sinh,
+        "logcosh": lambda x: own.softplus(2 * x) - x,
+        "log_ndtr": own.log_ndtr,
+        "log1mexp": own.log1mexp,
+        "atan": sympy.atan,
+    }
+
+
+def read(formula: Any, values: dict[str, float]) -> Any:
+    """Return a SymPy expression in eta, y and the parameters, normalised."""
+    sympy = load_sympy()
+    names = {"eta": sympy.Symbol("eta", real=True), "y": sympy.Symbol("y", real=True)}
+    for name, value in values.items():
+        names[name] = sympy.Symbol(name, real=True, positive=True if value > 0.0 else None)
+    if isinstance(formula, str):
+        expression = _from_text(formula, names)
+    elif isinstance(formula, sympy.Expr):
+        expression = formula
+    else:
+        raise InputError(f"custom: {formula!r} was given; expected a formula as text or a SymPy expression.")
+    expression = expression.xreplace(
+        {s: names[s.name] for s in expression.free_symbols if s.name in names and s is not names[s.name]}
+    )
+    unknown = sorted(s.name for s in expression.free_symbols if s.name not in names)
+    if unknown:
+        raise InputError(
+            f"custom: {unknown[0]!r} in the formula is neither eta, y nor a parameter. Give its value, e.g. "
+            f"tb.families.custom(formula, {unknown[0]}=1.0)."
+        )
+    if names["eta"] not in expression.free_symbols:
+        raise InputError("custom: the formula does not contain eta, the linear predictor.")
+    expression = normalise(expression)
+    _refuse_other_functions(expression)
+    return expression
+
+
+def _from_text(text: str, names: dict[str, Any]) -> Any:
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise InputError(
+            f"custom: the formula {text!r} cannot be read ({error}). Write e.g. 'exp(eta) - y*eta'."
+        ) from None
+    return Reader(names).visit(tree.body)
+
+
+class Reader(ast.NodeVisitor):
+    """Rebuild a parsed formula from what is allowed."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+        self.functions = _named_functions()
+
+    def generic_visit(self, node: ast.AST) -> Any:
+        """Refuse what is not allowed."""
+        raise InputError(
+            f"custom: {ast.unparse(node)!r} is not allowed in a formula; use numbers, eta, y, parameters, + - * / "
+            f"** and the functions {FUNCTIONS}."
+        )
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        """Return a number."""
+        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+            return self.generic_visit(node)
+        return load_sympy().Rational(node.value)
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        """Return pi, a known symbol, or a new one."""
+        if node.id == "pi":
+            return load_sympy().pi
+        return self.names.get(node.id) or load_sympy().Symbol(node.id)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        """Return a signed term."""
+        if isinstance(node.op, ast.USub):
+            return -self.visit(node.operand)
+        if isinstance(node.op, ast.UAdd):
+            return self.visit(node.operand)
+        return self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        """Return a sum, difference, product, ratio or power."""
+        left, right = self.visit(node.left), self.visit(node.right)
+        match node.op:
+            case ast.Add():
+                return left + right
+            case ast.Sub():
+                return left - right
+            case ast.Mult():
+                return left * right
+            case ast.Div():
+                return left / right
+            case ast.Pow():
+                return left**right
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Return a known function of one argument."""
+        if not (isinstance(node.func, ast.Name) and node.func.id in self.functions):
+            return self.generic_visit(node)
+        if len(node.args) != 1 or node.keywords:
+            raise InputError(f"custom: {ast.unparse(node)!r}: functions in a formula take one argument.")
+        return self.functions[node.func.id](self.visit(node.args[0]))
+
+
+def normalise(expression: Any) -> Any:
+    """Rewrite logs of sums of exponentials, and hyperbolic functions, by functions that do not overflow."""
+    sympy, own = load_sympy(), heads()
+    expression = expression.replace(sympy.tanh, lambda x: 2 * own.expit(2 * x) - 1)
+    expression = expression.replace(
+        lambda e: isinstance(e, sympy.log) and isinstance(e.args[0], sympy.cosh),
+        lambda e: own.softplus(2 * e.args[0].args[0]) - e.args[0].args[0] - sympy.log(2),
+    )
+    expression = expression.replace(sympy.cosh, lambda x: (sympy.exp(x) + sympy.exp(-x)) / 2)
+    expression = expression.replace(sympy.sinh, lambda x: (sympy.exp(x) - sympy.exp(-x)) / 2)
+    return expression.replace(sympy.log, _log)
+
+
+def _log(x: Any) -> Any:
+    sympy, own = load_sympy(), heads()
+    terms = sympy.Add.make_args(x)
+    if len(terms) == 2:
+        for a, b in (terms, terms[::-1]):
+            factor, power = _exponential(b)
+            if power is None or a.has(sympy.exp):
+                continue
+            if a.is_positive and factor.is_positive:
+                return sympy.log(a) + own.softplus(power + sympy.log(factor / a))
+            if a == 1 and factor == -1:
+                return own.log1mexp(-power)
+    return sympy.log(x)
+
+
+def _exponential(x: Any) -> tuple[Any, Any]:
+    """Return (c, u) with x = c exp(u), or (x, None)."""
+    sympy = load_sympy()
+    factor, power = sympy.Integer(1), sympy.Integer(0)
+    found = False
+    for part in sympy.Mul.make_args(x):
+        if isinstance(part, sympy.exp):
+            power += part.args[0]
+            found = True
+        else:
+            factor *= part
+    return (factor, power) if found else (x, None)
+
+
+def _refuse_other_functions(expression: Any) -> None:
+    sympy = load_sympy()
+    allowed = (sympy.exp, sympy.log, sympy.atan, *vars(heads()).values())
+    for e in sympy.preorder_traversal(expression):
+        if isinstance(e, sympy.Function) and not isinstance(e, allowed):
+            raise InputError(
+                f"custom: the function {type(e).__name__} is not known; a formula may use {FUNCTIONS}. "
+                "(A potential needs four derivatives, so there is no absolute value, maximum or step.)"
+            )
+        if (
+            not isinstance(e, sympy.Expr)
+            or e.is_commutative is False
+            or e in (sympy.oo, sympy.zoo, sympy.nan, sympy.I)
+        ):
+            raise InputError(
+                f"custom: {e} cannot be part of a formula: expected real numbers and functions of them."
+            )
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """U = m(y) g(s eta + c(y)) + l(y) eta, up to a constant: g in t, one for each piece; m, c, l in y."""
+
+    kind: str
+    """How t depends on eta: "predictor" or "classes" (eta), "residual" (y - eta), "log-residual" (log y - eta)."""
+    curves: tuple[Any, ...]
+    multiple: Any
+    slope: float
+    shift: Any
+    linear: Any
+    responses: tuple[float, ...] = ()
+
+
+def reduce(expression: Any, responses: tuple[float, ...] | None) -> Reduced:
+    """Find g, m, s, c, l, or say that the formula has no such form."""
+    sympy = load_sympy()
+    eta, y, t = sympy.Symbol("eta", real=True), sympy.Symbol("y", real=True), sympy.Symbol("t", real=True)
+    zero, one = sympy.Integer(0), sympy.Integer(1)
+    if responses is not None:
+        curves = tuple(
+            _without_constant(normalise(expression.subs(y, sympy.Rational(r))).subs(eta, t), t) for r in responses
+        )
+        return Reduced("classes", curves, one, 1.0, zero, zero, responses)
+    if y not in expression.free_symbols:
+        return Reduced("predictor", (_without_constant(expression.subs(eta, t), t),), one, 1.0, zero, zero)
+    positive = sympy.Symbol("y", positive=True)
+    second = sympy.diff(expression, eta, 2)
+    # t = y - eta, or log y - eta: the second derivative does not depend on y once eta is replaced.
+    for kind, symbol, shift in (("residual", y, y), ("log-residual", positive, sympy.log(positive))):
+        moved = sympy.simplify(second.xreplace({y: symbol}).subs(eta, shift - t))
+        if symbol not in moved.free_symbols:
+            at = zero if kind == "residual" else one
+            g = _without_constant(normalise(expression.subs(y, at).subs(eta, -t)), t)
+            own = expression.xreplace({y: symbol}) - g.subs(t, shift - eta)
+            linear = sympy.simplify(sympy.diff(own, eta))
+            if eta not in linear.free_symbols:
+                back = {positive: y}
+                return Reduced(kind, (g,), one, -1.0, shift.xreplace(back), linear.xreplace(back))
+    # t = eta: the second derivative is a function of y times one of eta.
+    for at in (0, 1, 2):
+        base = second.subs(y, at)
+        if base == 0 or (not base.is_finite and base.has(sympy.zoo, sympy.nan, sympy.oo)):
+            continue
+        multiple = sympy.simplify(second / base)
+        if eta not in multiple.free_symbols:
+            g = expression.subs(y, at)
+            linear = sympy.simplify(sympy.diff(expression - multiple * g, eta))
+            if eta not in linear.free_symbols:
+                return Reduced("predictor", (_without_constant(g.subs(eta, t), t),), multiple, 1.0, zero, linear)
+    raise InputError(
+        f"custom: {expression} is not of the form m(y) g(t) + l(y) eta with t = eta, y - eta or log(y) - eta. If "
+        "the response takes few values give them, e.g. responses=(0, 1), and each has a function of its own; "
+        "other potentials are not functions of one curve."
+    )
+
+
+def _without_constant(g: Any, t: Any) -> Any:
+    """Leave out what does not depend on t; softplus(a) - a, which cancels, becomes softplus(-a)."""
+    sympy, own = load_sympy(), heads()
+    parts = [part for part in sympy.Add.make_args(sympy.expand_mul(g)) if t in part.free_symbols]
+    slope = sum(part / t for part in parts if t not in (part / t).free_symbols)
+    for k, part in enumerate(parts):
+        factor, function = part.as_independent(t, as_Add=False)
+        if (
+            isinstance(function, own.softplus)
+            and sympy.expand(slope + factor * sympy.diff(function.args[0], t)) == 0
+        ):
+            rest = [p for j, p in enumerate(parts) if j != k and t in (p / t).free_symbols]
+            return sympy.Add(factor * own.softplus(-function.args[0]), *rest)
+    return sympy.Add(*parts)

@@ -1,0 +1,286 @@
+"""A user's own likelihood, from a formula: derivatives, proved bounds and compiled code without a derivation."""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.checks import is_number
+from tallbayes.errors import CertificationError, InputError
+from tallbayes.families import generate
+from tallbayes.families.base import Family, Vector, robust_spread
+from tallbayes.families.certify import Certificate, certify, exact_jet
+from tallbayes.families.curve import coefficients, jet
+from tallbayes.families.formula import load_sympy, read, reduce
+
+SUPPORTS = {
+    "real": ("any real number", lambda y: np.zeros(y.shape, dtype=np.bool_)),
+    "positive": ("positive numbers", lambda y: y <= 0.0),
+    "non-negative": ("numbers of 0 or more", lambda y: y < 0.0),
+    "counts": ("whole numbers, 0 or more", lambda y: (y < 0.0) | (y != np.floor(y))),
+}
+RESERVED = {"eta", "y", "t", "u", "pi"}
+
+
+def custom(
+    formula: Any, *, responses: tuple[float, ...] | None = None, support: str | None = None, **parameters: float
+) -> "Custom":
+    """Make a family from a formula for minus the log-likelihood of one row, up to a constant.
+
+    Parameters
+    ----------
+    formula : str or sympy.Expr
+        The potential in ``eta``, the linear predictor, and ``y``, the response, e.g. ``"exp(eta) - y*eta"``. In
+        text: numbers, ``+ - * / **`` and exp, log, log1p, expm1, sqrt, softplus, expit, tanh, cosh, sinh, logcosh,
+        log_ndtr, log1mexp (log(1 - exp(-x))), atan.
+    responses : tuple of float or None
+        The values a response may take, if they are few: each then has a function of its own.
+    support : str or None
+        Which responses there are: "real", "positive", "non-negative" or "counts". None lets the formula decide.
+    **parameters : float
+        Values of the formula's other names.
+
+    Returns
+    -------
+    Custom
+        The family.
+
+    Raises
+    ------
+    InputError
+        If the formula cannot be read, or is not a function of one curve.
+    CertificationError
+        If the extremes of its derivatives cannot be proved, or its values cannot be computed accurately.
+    """
+    for name, value in parameters.items():
+        if name in RESERVED:
+            raise InputError(f"custom: a parameter cannot be called {name!r}; choose another name.")
+        if not (is_number(value) and math.isfinite(value)):
+            raise InputError(f"custom: {name}={value!r} must be a finite number.")
+    values = {name: float(value) for name, value in sorted(parameters.items())}
+    if responses is not None:
+        responses = _checked_responses(responses)
+    if support is not None and support not in SUPPORTS:
+        raise InputError(f"custom: support={support!r} is not known; use one of {', '.join(map(repr, SUPPORTS))}.")
+    return Custom(str(formula), values, _recipe(formula, values, responses), support)
+
+
+class Recipe(NamedTuple):
+    """All that a formula comes to: what a second process need not work out again."""
+
+    kind: str
+    responses: tuple[float, ...]
+    module: str
+    reach: float
+    certificates: tuple[Certificate, ...]
+
+
+def _recipe(formula: Any, values: dict[str, float], responses: tuple[float, ...] | None) -> Recipe:
+    """Return the recipe of a formula, from the cache of compiled code if it is there."""
+    text = formula if isinstance(formula, str) else repr(formula)
+    known = generate.remembered(repr((type(formula).__name__, text, values, responses)))
+    if known is not None:
+        proved = tuple(_certificate(stored) for stored in known["certificates"])
+        return Recipe(known["kind"], tuple(known["responses"]), known["module"], known["reach"], proved)
+    reduced = reduce(read(formula, values), responses)
+    t = load_sympy().Symbol("t", real=True)
+    certificates = tuple(certify(g, t, values, text) for g in reduced.curves)
+    module = generate.write(generate.module_text(text, reduced, values))
+    curve = _curve(module, 1.0, certificates, values)
+    for k, g in enumerate(reduced.curves):
+        _refuse_inaccurate(curve, float(k), exact_jet(g, t, values), certificates[k], text)
+    reach = min(_reach(curve, float(k), c, text) for k, c in enumerate(certificates))
+    recipe = Recipe(reduced.kind, reduced.responses, module, reach, certificates)
+    stored = recipe._asdict() | {"certificates": [c._asdict() for c in certificates]}
+    generate.remember(repr((type(formula).__name__, text, values, responses)), stored)
+    return recipe
+
+
+def _certificate(stored: dict[str, Any]) -> Certificate:
+    """Return a certificate from its JSON, which knows neither whole numbers as keys nor tuples."""
+    critical = {int(m): points for m, points in stored["critical"].items()}
+    ends = {side: tuple(stored[side]) for side in ("left", "right")}
+    return Certificate(**{**stored, "critical": critical, **ends})
+
+
+def _curve(module: str, reach: float, certificates: tuple[Certificate, ...], values: dict[str, float]) -> Any:
+    return generate.load(module).Curve(
+        reach,
+        max(c.turn for c in certificates),
+        max(c.low for c in certificates),
+        min(c.high for c in certificates),
+        tuple(c.left for c in certificates),
+        tuple(c.right for c in certificates),
+        **{f"p_{name}": value for name, value in values.items()},
+    )
+
+
+def _places(certificate: Certificate, farthest: float) -> list[float]:
+    """Return points in t at which compiled code is tried: around the extremes and out to the far tails."""
+    unit = certificate.turn
+    sizes = [unit * 2.0**k for k in range(-20, 24, 2)] + [unit * x for x in (0.3, 0.7, 1.3, 1.7, 2.2, 3.3, 5.3)]
+    sizes += [700.0, 800.0]
+    near = [x + dx for points in certificate.critical.values() for x in points for dx in (-0.1 * unit, 0.1 * unit)]
+    every = [0.0, *near, *sizes, *(-x for x in sizes)]
+    return [x for x in every if certificate.low <= x <= certificate.high and abs(x) <= farthest]
+
+
+def _sizes(curve: Any, piece: float, certificate: Certificate) -> list[float]:
+    """Return a typical size of each derivative: its largest at the extremes and around 0."""
+    places = [0.0, 0.5 * certificate.turn, -0.5 * certificate.turn]
+    found = []
+    for m in range(1, 5):
+        values = [abs(jet(curve, x, piece)[m - 1]) for x in [*places, *certificate.critical[m]]]
+        found.append(max(values))
+    return found
+
+
+def _refuse_inaccurate(
+    curve: Any,
+    piece: float,
+    exact: Callable[[float], list[tuple[float, float]]],
+    certificate: Certificate,
+    name: str,
+) -> None:
+    """Compare compiled derivatives with enclosures, and raise where rounding has spoilt them."""
+    sizes = _sizes(curve, piece, certificate)
+    for t in _places(certificate, math.inf):
+        for m, ((lo, hi), found) in enumerate(zip(exact(t), jet(curve, t, piece), strict=True), start=1):
+            if lo == hi == found or (math.isinf(found) and max(abs(lo), abs(hi)) > 1e300):
+                continue
+            slack = 1e-9 * max(abs(lo), abs(hi)) + 1e-12 * sizes[m - 1]
+            if not lo - slack <= found <= hi + slack:
+                raise CertificationError(
+                    f"custom: derivative {m} of {name} at t = {t:g} is between {lo:.17g} and {hi:.17g}, but double "
+                    f"precision gives {found:.17g}. Write the formula with functions that do not cancel or "
+                    "overflow (softplus, expit, log1p, logcosh, log_ndtr, log1mexp)."
+                )
+
+
+def _reach(curve: Any, piece: float, certificate: Certificate, name: str) -> float:
+    """Return the longest reach with which remainders by quadrature are right to about 1e-13.
+
+    No bound depends on it: it decides between two ways of computing the same number.
+    """
+    sizes = _sizes(curve, piece, certificate)
+    places = _places(certificate, 64.0 * certificate.turn)
+    for halvings in range(40):
+        reach = 8.0 * certificate.turn * 0.5**halvings
+        if all(_quadrature_is_right(curve, piece, t, reach, sizes) for t in places):
+            return reach
+    raise CertificationError(
+        f"custom: remainders of {name} cannot be computed accurately by quadrature: its derivatives change too "
+        "fast. Write the formula with smoother functions."
+    )
+
+
+@cache
+def _rule(k: int, nodes: int) -> tuple[Vector, Vector]:
+    from tallbayes.surrogate.remainder import gauss_jacobi
+
+    return gauss_jacobi(k, nodes)
+
+
+def _quadrature_is_right(curve: Any, piece: float, t: float, reach: float, sizes: list[float]) -> bool:
+    # The one place where a family knows of what comes after it: how remainders will be computed.
+    from tallbayes.surrogate.remainder import FAR, FEW, MANY, NEAR
+
+    for k in (0, 3):
+        for nodes, share in ((FEW, NEAR), (MANY, FAR)):
+            for step in (share * reach, -share * reach):
+                rules = [_rule(k, n) for n in (nodes, 14)]
+                values = [np.array([jet(curve, t + u * step, piece)[k] for u in at]) for at, _ in rules]
+                if not np.all(np.isfinite(values[1])):
+                    continue  # beyond what double precision holds, in any case
+                short, long = (float(weights @ f) for (_, weights), f in zip(rules, values, strict=True))
+                if abs(short - long) > 2e-13 * float(np.max(np.abs(values[1]))) + 1e-15 * sizes[k]:
+                    return False
+    return True
+
+
+def _checked_responses(responses: Any) -> tuple[float, ...]:
+    found = tuple(responses) if isinstance(responses, tuple | list) else ()
+    if not 1 <= len(found) <= 64 or len(set(found)) < len(found):
+        raise InputError(
+            f"custom: responses={responses!r} was given; expected 1 to 64 different numbers, e.g. (0, 1)."
+        )
+    if not all(is_number(r) and math.isfinite(r) for r in found):
+        raise InputError(f"custom: responses={responses!r} must be finite numbers.")
+    return found
+
+
+class Custom(Family):
+    """A family made by `tb.families.custom`.
+
+    Parameters
+    ----------
+    formula : str
+        The potential.
+    values : dict of str to float
+        Its parameters.
+    recipe : Recipe
+        What the formula comes to.
+    support : str or None
+        Which responses there are.
+    """
+
+    def __init__(self, formula: str, values: dict[str, float], recipe: Recipe, support: str | None) -> None:
+        self.formula, self.values, self.recipe = formula, values, recipe
+        self.convex = all(c.convex for c in recipe.certificates)
+        self.pieces = tuple(float(k) for k in range(len(recipe.certificates)))
+        self._support = support or ("positive" if recipe.kind == "log-residual" else "real")
+        if recipe.kind == "log-residual" and self._support != "positive":
+            raise InputError(f"custom: support={support!r} was given, but log(y) needs support='positive'.")
+        self._curve = _curve(recipe.module, recipe.reach, recipe.certificates, values)
+
+    @property
+    def curve(self) -> Any:
+        """The curve, with its parameters."""
+        return self._curve
+
+    def critical_points(self, m: int) -> Vector:
+        """Return the points that were proved to hold every extreme."""
+        return np.array(sorted({x for c in self.recipe.certificates for x in c.critical[m]}), dtype=np.float64)
+
+    def supremum(self, m: int) -> float:
+        """Return the largest absolute m-th derivative on the whole line; inf if none is proved."""
+        if not (self._curve.low == -math.inf and self._curve.high == math.inf):
+            return math.inf
+        return super().supremum(m)
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return which responses are outside the support."""
+        if self.recipe.responses:
+            return ~np.isin(y, np.array(self.recipe.responses))
+        outside = SUPPORTS[self._support][1](y)
+        with np.errstate(all="ignore"):
+            m, _, c, l, _ = coefficients(self._curve, np.where(outside, 1.0, y))
+        usable = np.isfinite(m) & (np.asarray(m) >= 0.0) & np.isfinite(c) & np.isfinite(l)
+        return np.asarray(outside | ~np.broadcast_to(usable, y.shape), dtype=np.bool_)
+
+    @property
+    def support(self) -> str:
+        """The responses, in words."""
+        if self.recipe.responses:
+            return "one of " + ", ".join(f"{r:g}" for r in self.recipe.responses)
+        return SUPPORTS[self._support][0] + ", where the formula is a finite, non-negative multiple of its curve"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the response, or its log, where t is a residual, else 0."""
+        if self.recipe.kind == "residual":
+            return y
+        return np.log(y) if self.recipe.kind == "log-residual" else np.zeros(y.shape)
+
+    def predictor_scale(self, y: Vector, weights: Vector) -> float:
+        """Return the spread of the responses where they are on the scale of the predictor."""
+        if self.recipe.kind != "residual":
+            return 1.0
+        return robust_spread(y, weights) or float(np.std(y)) or 1.0
+
+    def __repr__(self) -> str:
+        """Show the formula and its parameters."""
+        given = "".join(f", {name}={value:g}" for name, value in self.values.items())
+        return f"custom({self.formula!r}{given})"
