@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Other samplers want older versions of what tallbayes uses: they get an environment of their own.
 PEERS := .venv-bench
 
-.PHONY: demo test test-long lint figures bench comparison bench-paper bench-step clean
+.PHONY: demo test test-long test-external lint figures bench comparison bench-paper bench-step clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,7 +19,7 @@ demo: $(VENV)/installed
 
 # Lint, types and every test but the long versions of the statistical ones.
 test: lint
-	$(BIN)/pytest -n 2 -m "not long"
+	$(BIN)/pytest -n 2 -m "not long and not external"
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -27,7 +27,12 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 
 test-long: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 -m "not external"
+
+# Every family against NumPyro's NUTS.
+test-external: $(PEERS)/installed
+	$(PEERS)/bin/python -m pip install --quiet --editable '.[custom]' pytest
+	$(PEERS)/bin/python -m pytest tests/test_external.py -m external
 
 # Every figure of the paper at quick scale, into experiments/results/quick; SCALE=--paper takes hours.
 FIGURES := slopes likelihood_evaluations ess_logistic_10 ess_logistic_20 ess_robust rho_ess_logistic \
@@ -55,8 +60,12 @@ bench-step: $(VENV)/installed
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
 # few-rows, explain-accuracy, growing-n, rivals, custom-family.
-bench-%: $(PEERS)/installed
-	$(PEERS)/bin/python benchmarks/$(subst -,_,$*).py
+bench-%: $(VENV)/point-fit
+	$(BIN)/python benchmarks/$(subst -,_,$*).py
+
+$(VENV)/point-fit: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[point-fit]'
+	touch $@
 
 $(PEERS)/installed: pyproject.toml
 	$(PYTHON) -m venv $(PEERS)

@@ -121,6 +121,17 @@ def test_a_sympy_expression_is_the_same_as_text():
     assert own.curve.reach == text.curve.reach
 
 
+def test_the_form_is_found_by_algebra():
+    # log(y + exp(eta)) = log y + softplus(eta - log y), a function of log y - eta.
+    family = tb.families.custom("3*log(y + exp(eta)) - eta")
+    m, s, c, l, piece = coefficients(family.curve, 2.5)
+    values = [m * potential(family.curve, s * eta + c, piece) + l * eta for eta in (-1.0, 0.4, 3.0)]
+    wanted = [3 * math.log(2.5 + math.exp(eta)) - eta for eta in (-1.0, 0.4, 3.0)]
+    assert np.diff(values) == pytest.approx(np.diff(wanted), rel=1e-12)
+    assert family.convex
+    assert family.supremum(2) == pytest.approx(0.75, rel=1e-9)
+
+
 def test_parameters_need_no_new_code():
     first, second = (tb.families.custom("log1p(((y - eta)/s)**2)", s=s) for s in (2.0, 3.0))
     assert type(first.curve) is type(second.curve)
@@ -262,6 +273,7 @@ def test_formulas_that_cannot_be_used(formula, options, message):
     ("formula", "message"),
     [
         ("(exp(y - eta) - 1)/(y - eta)", "could not be isolated"),
+        ("(y - eta)**1.5", "could not be isolated"),
         ("exp(-(y - eta)**2) + (y - eta)**2", "but double precision gives"),
     ],
 )
@@ -304,3 +316,12 @@ def test_potential_has_no_warning_far_out():
         for t in (-1e6, -700.0, 700.0, 1e6):
             assert not math.isnan(potential(family.curve, t, piece))
             assert not any(math.isnan(x) for x in jet(family.curve, t, piece))
+
+
+@pytest.mark.parametrize(
+    ("package", "load"), [("sympy", formulas.load_sympy), ("flint", intervals.load_flint.__wrapped__)]
+)
+def test_a_missing_package_is_named(package, load, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(tb.errors.MissingPackageError, match=r"pip install 'tallbayes\[custom\]'"):
+        load()

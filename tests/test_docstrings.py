@@ -38,7 +38,7 @@ def parameters_of(item):
 
 def documented(item):
     doc = ClassDoc(item) if inspect.isclass(item) else FunctionDoc(item)
-    return [parameter.name for parameter in doc["Parameters"]]
+    return [parameter.name.lstrip("*") for parameter in doc["Parameters"]]
 
 
 def test_everything_public_is_found():

@@ -565,10 +565,10 @@ def bound_of_text(row):
 
 
 BAD = {
-    "prior": (lambda: simple(prior=None), r"has no default"),
+    "prior": (lambda: simple(prior=None), r"prior: None was given"),
+    "default prior": (lambda: simple(prior=tb.priors.WeaklyInformative()), r"is scaled to the columns"),
     "no prior": (lambda: simple(prior=3.0), r"prior: 3.0 was given"),
-    "prior of some": (lambda: simple("m*x + k**2", ["m", "k"], prior={"m": NORMAL}), r"known of every parameter"),
-    "default prior": (lambda: simple(prior=tb.priors.WeaklyInformative()), r"WeaklyInformative is scaled"),
+    "prior of some": (lambda: simple("m*x + k**2", ["m", "k"], prior={"m": NORMAL}), r"known of each parameter"),
     "no parameter": (lambda: simple(parameters=[]), r"parameters: \[\] was given"),
     "one string": (lambda: simple(parameters="m"), r"parameters: 'm' was given"),
     "same names": (lambda: simple(parameters=["m", "m"]), r"names must differ"),
@@ -660,7 +660,7 @@ REFUSED = {
     "order 3": ({3: 1.0}, SMH(order=3), r"order=3 was asked for; tb.Factors has orders 1 and 2"),
     "local": ({3: 1.0}, SMH(order=2, bound=tb.bounds.Local()), r"Local bounds need a family"),
     "local, free order": ({3: 1.0}, SMH(bound=tb.bounds.Local()), r"Local bounds need a family"),
-    "zig-zag": ({2: 1.0}, tb.kernels.ZigZag(), r"ZigZag: needs a tb.Regression"),
+    "zig-zag": ({2: 1.0}, tb.kernels.ZigZag(), r"ZigZag: rows must be functions of one linear predictor"),
     "firefly": ({2: 1.0}, tb.kernels.Firefly(), r"Firefly: .* has no lower bound"),
     "sketch": ({3: 1.0}, SMH(order=2, sketch=True), r"sketch=True needs local bounds, which"),
 }
@@ -698,3 +698,9 @@ def test_a_formula_needs_sympy(monkeypatch):
     monkeypatch.setitem(sys.modules, "sympy", None)
     with pytest.raises(tb.errors.MissingPackageError, match=r"tallbayes\[custom\]"):
         simple("(m - 3*x)**2/2")  # not one that this process has compiled before
+
+
+def test_rivals_need_one_predictor():
+    for kernel, message in ((tb.kernels.ZigZag(), "one linear predictor"), (tb.kernels.Firefly(), "parabola")):
+        with pytest.raises(InputError, match=message):
+            kernel.prepare(simple())

@@ -132,7 +132,7 @@ def test_edited_kernel_is_used_at_once(tmp_path):
         from tallbayes.surrogate.remainder import derivative
 
         assert "src" in tallbayes.__file__
-        print(derivative(Softplus(), 0.0, 2))
+        print(derivative(Softplus(), 0.0, 2, 0.0))
     """
     environment = {"TALLBAYES_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path / "src")}
     assert run(script, **environment) == "0.25\n"

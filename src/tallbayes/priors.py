@@ -51,6 +51,14 @@ class CoefficientPriors(NamedTuple):
         return np.where(self.kind == NORMAL, self.location, 0.0)
 
     @property
+    def centre(self) -> Vector:
+        """Of every prior: its location, the middle of a uniform one (its end, if the other is infinite), else 0."""
+        with np.errstate(invalid="ignore"):
+            middle = 0.5 * (self.location + self.scale)
+        ends = np.where(np.isfinite(self.location), self.location, self.scale)
+        return np.where(self.kind == UNIFORM, np.where(np.isfinite(middle), middle, ends), self.location)
+
+    @property
     def proper(self) -> NDArray[np.bool_]:
         """Which priors have a finite integral."""
         endless = (self.kind == UNIFORM) & ~(np.isfinite(self.location) & np.isfinite(self.scale))

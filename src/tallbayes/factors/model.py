@@ -16,7 +16,7 @@ from tallbayes.factors import formula as formulas
 from tallbayes.factors.check import check_rows
 from tallbayes.factors.rows import GRADIENT, HESSIAN, POTENTIAL, FactorFunctions
 from tallbayes.models import Model
-from tallbayes.priors import FLAT, UNIFORM, CoefficientPriors, Prior, WeaklyInformative, each
+from tallbayes.priors import Each, Prior, WeaklyInformative, each
 from tallbayes.sources.arrays import ArraySource, numeric, per_row, writable_view
 from tallbayes.sources.rows import Rows
 
@@ -50,9 +50,9 @@ class Factors(Model):
         `hessian`.
     parameters : sequence of str
         Names of the parameters, in the order of theta.
-    prior : Prior or sequence or mapping
-        Prior of the parameters, e.g. ``tb.priors.Normal(0, 2.5)``: one for all, a list with one for each, or a
-        dictionary by name; there is no default.
+    prior : Prior or sequence of Prior or mapping
+        Prior of the parameters, e.g. ``tb.priors.Normal(0, 2.5)``: one for all, one for each, or by name; there
+        is no default.
     bounds : mapping or None
         By order of derivative: 2 and 3 for the largest absolute partial derivative of that order (needed by
         ``ScalableMH`` of order 1 and 2), 1 for the log-Lipschitz constant (``FactorisedMH``). Each is a number, one
@@ -66,8 +66,7 @@ class Factors(Model):
     columns : sequence of str or None
         Names of the columns. None takes those of a data frame or mapping, or x0, x1, ...
     start : array_like or None
-        Where the search for the mode starts; None takes the prior's centre (0 if it is flat). All chains start
-        around the mode found.
+        Where the search for the mode starts; None takes the prior's centre. All chains start around the mode found.
     """
 
     linear = False
@@ -101,7 +100,7 @@ class Factors(Model):
         self.family = _family(potential, gradient, hessian, self.names, self.columns)
         self.prior = _prior(prior, self.names)
         self.coefficient_priors = self.prior.resolve(np.zeros((1, self.d)), 1.0, np.ones(1))
-        self.start = _start(start, self.coefficient_priors)
+        self.start = _start(start, self.d, self.coefficient_priors.inside(self.coefficient_priors.centre))
         self.row_limits = _limits(bounds or {}, table)
         self.orders = tuple(k for k in ORDERS if k + 1 in self.row_limits)
         check_rows(self.family.curve, self.source, self.start, self.row_limits, self.names)
@@ -273,25 +272,26 @@ def _names(parameters: Sequence[str]) -> list[str]:
 
 
 def _prior(prior: Any, names: list[str]) -> Prior:
-    """Return the user's prior; every parameter needs one that does not depend on a design."""
-    found = each(prior, names)
-    if any(isinstance(one, WeaklyInformative) for one in getattr(found, "priors", (found,))):
+    if prior is None:
+        raise InputError("prior: None was given; tb.Factors has no default. Give e.g. tb.priors.Normal(0, 2.5).")
+    chosen = each(prior, names)
+    parts = chosen.priors if isinstance(chosen, Each) else (chosen,)
+    if any(isinstance(part, WeaklyInformative) for part in parts):
         raise InputError(
-            "prior: WeaklyInformative is scaled to the columns of a regression; tb.Factors needs one that says "
-            "what is known of every parameter, e.g. tb.priors.Normal(0, 2.5), and has no default."
+            "prior: WeaklyInformative, which is also what a dictionary leaves out, is scaled to the columns of a "
+            "regression; tb.Factors needs one that says what is known of each parameter, e.g. "
+            "tb.priors.Normal(0, 2.5)."
         )
-    return found
+    return chosen
 
 
-def _start(start: ArrayLike | None, priors: CoefficientPriors) -> Vector:
-    d = priors.kind.size
+def _start(start: ArrayLike | None, d: int, default: Vector) -> Vector:
     if start is None:
-        centred = (priors.kind != FLAT) & (priors.kind != UNIFORM)
-        return priors.inside(np.where(centred, priors.location, 0.0))
+        return np.array(default, dtype=np.float64)
     array = np.asarray(numeric(start, "start"), dtype=np.float64)
     if array.shape != (d,) or not np.all(np.isfinite(array)):
         raise InputError(f"start: {start!r} was given; expected {d} finite numbers, one for each parameter.")
-    return priors.inside(np.ascontiguousarray(array))
+    return np.ascontiguousarray(array)
 
 
 def _limits(bounds: Mapping[int, Any], table: Matrix) -> dict[int, Vector]:

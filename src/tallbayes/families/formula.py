@@ -20,7 +20,7 @@ def load_sympy() -> Any:
     """Import SymPy, or say how to get it."""
     try:
         import sympy
-    except ImportError:  # pragma: no cover - depends on the environment
+    except ImportError:
         raise MissingPackageError(
             "tb.families.custom needs SymPy and python-flint: pip install 'tallbayes[custom]'"
         ) from None
@@ -288,12 +288,12 @@ def reduce(expression: Any, responses: tuple[float, ...] | None) -> Reduced:
     second = sympy.diff(expression, eta, 2)
     # t = y - eta, or log y - eta: the second derivative does not depend on y once eta is replaced.
     for kind, symbol, shift in (("residual", y, y), ("log-residual", positive, sympy.log(positive))):
-        moved = sympy.simplify(second.xreplace({y: symbol}).subs(eta, shift - t))
+        whole = normalise(expression.xreplace({y: symbol}))
+        moved = sympy.simplify(sympy.diff(whole, eta, 2).subs(eta, shift - t))
         if symbol not in moved.free_symbols:
             at = zero if kind == "residual" else one
             g = _without_constant(normalise(expression.subs(y, at).subs(eta, -t)), t)
-            own = expression.xreplace({y: symbol}) - g.subs(t, shift - eta)
-            linear = sympy.simplify(sympy.diff(own, eta))
+            linear = sympy.simplify(sympy.diff(whole - g.subs(t, shift - eta), eta))
             if eta not in linear.free_symbols:
                 back = {positive: y}
                 return Reduced(kind, (g,), one, -1.0, shift.xreplace(back), linear.xreplace(back))

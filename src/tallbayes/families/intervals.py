@@ -20,7 +20,7 @@ def load_flint() -> Any:
     """Import python-flint, or say how to get it."""
     try:
         import flint
-    except ImportError:  # pragma: no cover - depends on the environment
+    except ImportError:
         raise MissingPackageError(
             "tb.families.custom needs SymPy and python-flint: pip install 'tallbayes[custom]'"
         ) from None
@@ -220,9 +220,11 @@ def tape(
         elif e.is_Rational:
             ratio = number(0.0) + load_flint().arb(int(e.p)) / int(e.q)
             at = put("constant", Interval(ratio.lower(), ratio.upper()))
-        elif e == sympy.pi:
-            pi = load_flint().arb.pi()
-            at = put("constant", Interval(pi.lower(), pi.upper()))
+        elif e in (sympy.pi, sympy.E):
+            constant = load_flint().arb.pi() if e == sympy.pi else load_flint().arb(1).exp()
+            at = put("constant", Interval(constant.lower(), constant.upper()))
+        elif e.is_Atom:
+            at = put("constant", whole())  # not a real number: a root of something negative, say
         elif e.is_Add or e.is_Mul:
             at = visit(e.args[0])
             for part in e.args[1:]:

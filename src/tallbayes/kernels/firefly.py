@@ -73,7 +73,7 @@ class Firefly(Kernel):
 
     def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, fit every row's parabola there, and add them up."""
-        slope = parabola_slope(model.family)
+        slope = parabola_slope(model.family)  # refuses rows that are not functions of one predictor, too
         mode, whitening = basis or find_basis(model, threads=threads)
         tangents, curvature = _parabolas(model, whitening, slope, threads)
         chosen = self.proposal or PreconditionedWalk(1.5 / math.sqrt(model.d))

@@ -56,7 +56,10 @@ class ZigZag(Kernel):
     def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
         """Find the mode, and bound every row's slope around it."""
         if not model.linear:
-            raise InputError("ZigZag: needs a tb.Regression. Use tb.kernels.ScalableMH(), or no kernel.")
+            raise InputError(
+                "ZigZag: rows must be functions of one linear predictor, as in tb.Regression. Use "
+                "tb.kernels.ScalableMH() or tb.kernels.MetropolisHastings()."
+            )
         steepest = model.family.supremum(2)
         if not math.isfinite(steepest):
             raise InputError(
