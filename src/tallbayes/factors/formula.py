@@ -8,12 +8,11 @@ import ast
 import keyword
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
-from tallbayes.compiled import compiled
 from tallbayes.errors import InputError, MissingPackageError
+from tallbayes.families.elementary import expit, softplus
+from tallbayes.families.formula import Reader, heads
 
 FUNCTIONS = ["exp", "log", "log1p", "sqrt", "softplus", "expit", "logsumexp", "tanh", "atan"]
 """Functions that a formula may use."""
@@ -31,39 +30,10 @@ def load_sympy() -> Any:
     return sympy
 
 
-@compiled
-def softplus(x: float) -> float:
-    """log(1 + e^x), without overflow."""
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-
-
-@compiled
-def expit(x: float) -> float:
-    """1 / (1 + e^-x), accurate in both tails."""
-    e = math.exp(-abs(x))
-    return 1.0 / (1.0 + e) if x >= 0.0 else e / (1.0 + e)
-
-
-@cache
-def own_functions() -> SimpleNamespace:
-    """Return softplus and expit as SymPy functions that know their derivatives."""
-    base: Any = load_sympy().Function
-
-    class softplus(base):  # noqa: N801
-        def fdiff(self, argindex: int = 1) -> Any:
-            return expit(self.args[0])
-
-    class expit(base):  # noqa: N801
-        def fdiff(self, argindex: int = 1) -> Any:
-            return self * expit(-self.args[0])
-
-    return SimpleNamespace(softplus=softplus, expit=expit)
-
-
 def logsumexp(*terms: Any) -> Any:
     """log(sum of exp of the terms) as a + softplus(rest - a)."""
     first, *others = terms
-    return first + own_functions().softplus(logsumexp(*others) - first) if others else first
+    return first + heads().softplus(logsumexp(*others) - first) if others else first
 
 
 def read(formula: Any, parameters: Sequence[str], columns: Sequence[str]) -> Any:
@@ -76,7 +46,7 @@ def read(formula: Any, parameters: Sequence[str], columns: Sequence[str]) -> Any
             tree = ast.parse(formula.strip(), mode="eval")
         except (SyntaxError, ValueError) as error:
             raise InputError(f"potential: the formula {formula!r} cannot be read ({error}).") from None
-        expression = sympy.sympify(_Reader(symbols).visit(tree.body))
+        expression = sympy.sympify(_FactorReader(symbols).visit(tree.body))
     else:
         expression = formula.xreplace({s: symbols[s.name] for s in formula.free_symbols if s.name in symbols})
     unknown = sorted(s.name for s in expression.free_symbols if s not in symbols.values())
@@ -104,23 +74,12 @@ def _unknown(name: str, symbols: dict[str, Any]) -> str:
     return f"potential: {name!r} in the formula is no parameter and no column; known are {', '.join(symbols)}."
 
 
-class _Reader(ast.NodeVisitor):
+class _FactorReader(Reader):
     """Rebuild a parsed formula from what is allowed."""
 
     def __init__(self, symbols: dict[str, Any]) -> None:
-        sympy, own = load_sympy(), own_functions()
-        self.symbols = symbols
-        self.functions: dict[str, Callable[..., Any]] = {
-            "exp": sympy.exp,
-            "log": sympy.log,
-            "log1p": lambda x: sympy.log(1 + x),
-            "sqrt": sympy.sqrt,
-            "softplus": own.softplus,
-            "expit": own.expit,
-            "logsumexp": logsumexp,
-            "tanh": sympy.tanh,
-            "atan": sympy.atan,
-        }
+        super().__init__(symbols)
+        self.functions = {name: self.functions.get(name, logsumexp) for name in FUNCTIONS}
 
     def generic_visit(self, node: ast.AST) -> Any:
         raise InputError(
@@ -128,40 +87,12 @@ class _Reader(ast.NodeVisitor):
             f"+ - * / ** and the functions {', '.join(FUNCTIONS)}."
         )
 
-    def visit_Constant(self, node: ast.Constant) -> Any:
-        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
-            return self.generic_visit(node)
-        return load_sympy().Rational(repr(node.value))
+    def visit_Name(self, node: ast.Name) -> Any:  # noqa: N802
+        if node.id != "pi" and node.id not in self.names:
+            raise InputError(_unknown(node.id, self.names))
+        return super().visit_Name(node)
 
-    def visit_Name(self, node: ast.Name) -> Any:
-        if node.id == "pi":
-            return load_sympy().pi
-        if node.id not in self.symbols:
-            raise InputError(_unknown(node.id, self.symbols))
-        return self.symbols[node.id]
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        if not isinstance(node.op, ast.USub | ast.UAdd):
-            return self.generic_visit(node)
-        value = self.visit(node.operand)
-        return -value if isinstance(node.op, ast.USub) else value
-
-    def visit_BinOp(self, node: ast.BinOp) -> Any:
-        left, right = self.visit(node.left), self.visit(node.right)
-        match node.op:
-            case ast.Add():
-                return left + right
-            case ast.Sub():
-                return left - right
-            case ast.Mult():
-                return left * right
-            case ast.Div():
-                return left / right
-            case ast.Pow():
-                return left**right
-        return self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> Any:
+    def visit_Call(self, node: ast.Call) -> Any:  # noqa: N802
         if not (isinstance(node.func, ast.Name) and node.func.id in self.functions) or node.keywords:
             return self.generic_visit(node)
         if not node.args or (len(node.args) > 1 and node.func.id != "logsumexp"):
@@ -187,7 +118,7 @@ def _stable_log(x: Any) -> Any:
 
 
 def _refuse_other_functions(expression: Any) -> None:
-    sympy, own = load_sympy(), own_functions()
+    sympy, own = load_sympy(), heads()
     allowed = (sympy.exp, sympy.log, sympy.tanh, sympy.atan, own.softplus, own.expit)
     for part in sympy.preorder_traversal(expression):
         if isinstance(part, sympy.Function) and not isinstance(part, allowed):
@@ -226,7 +157,15 @@ def _function(
     sympy = load_sympy()
     from sympy.printing.pycode import PythonCodePrinter
 
-    printer = PythonCodePrinter({"user_functions": {"softplus": "softplus", "expit": "expit"}})
+    class Printer(PythonCodePrinter):
+        def _print_Rational(self, number: Any) -> str:  # noqa: N802
+            # Compiled code has no integers of any length.
+            return repr(float(number))
+
+        def _print_Integer(self, number: Any) -> str:  # noqa: N802
+            return str(number) if abs(number) < 2**31 else repr(float(number))
+
+    printer = Printer({"user_functions": {"softplus": "softplus", "expit": "expit"}})
     common, results = sympy.cse(expressions, symbols=sympy.numbered_symbols("common_", real=True))
     used = sorted(set().union(*(e.free_symbols for e in expressions)) & set(names), key=names.__getitem__)
     local = {s: sympy.Symbol(f"value_{k}", real=True) for k, s in enumerate(used)}

@@ -135,10 +135,10 @@ def _from_text(text: str, names: dict[str, Any]) -> Any:
         raise InputError(
             f"custom: the formula {text!r} cannot be read ({error}). Write e.g. 'exp(eta) - y*eta'."
         ) from None
-    return _Reader(names).visit(tree.body)
+    return Reader(names).visit(tree.body)
 
 
-class _Reader(ast.NodeVisitor):
+class Reader(ast.NodeVisitor):
     """Rebuild a parsed formula from what is allowed."""
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -146,22 +146,26 @@ class _Reader(ast.NodeVisitor):
         self.functions = _named_functions()
 
     def generic_visit(self, node: ast.AST) -> Any:
+        """Refuse what is not allowed."""
         raise InputError(
             f"custom: {ast.unparse(node)!r} is not allowed in a formula; use numbers, eta, y, parameters, + - * / "
             f"** and the functions {FUNCTIONS}."
         )
 
     def visit_Constant(self, node: ast.Constant) -> Any:
+        """Return a number."""
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
             return self.generic_visit(node)
         return load_sympy().Rational(node.value)
 
     def visit_Name(self, node: ast.Name) -> Any:
+        """Return pi, a known symbol, or a new one."""
         if node.id == "pi":
             return load_sympy().pi
         return self.names.get(node.id) or load_sympy().Symbol(node.id)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        """Return a signed term."""
         if isinstance(node.op, ast.USub):
             return -self.visit(node.operand)
         if isinstance(node.op, ast.UAdd):
@@ -169,6 +173,7 @@ class _Reader(ast.NodeVisitor):
         return self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
+        """Return a sum, difference, product, ratio or power."""
         left, right = self.visit(node.left), self.visit(node.right)
         match node.op:
             case ast.Add():
@@ -184,6 +189,7 @@ class _Reader(ast.NodeVisitor):
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> Any:
+        """Return a known function of one argument."""
         if not (isinstance(node.func, ast.Name) and node.func.id in self.functions):
             return self.generic_visit(node)
         if len(node.args) != 1 or node.keywords:
