@@ -1,4 +1,4 @@
-"""d = 50: the default against the paper's own setting (order 2, global bounds, rho = 0), one core, best of three."""
+"""d = 50: the default against the setting of the paper (order 2, global bounds, rho = 0), one core, best of three."""
 
 import tallbayes as tb
 from problems import effective, flat, logistic
@@ -9,9 +9,9 @@ paper = tb.kernels.ScalableMH(2, tb.bounds.Global(), tb.proposals.CrankNicolson(
 PAPER = "the paper's setting"
 settings = {"default": (None, 40_000, None), PAPER: (paper, 2_000, 100)}
 speeds = dict.fromkeys(settings, 0.0)
-for round_ in range(ROUNDS):
+for seed in range(ROUNDS):
     for name, (kernel, draws, warmup) in settings.items():
-        tree = tb.sample(model, kernel, draws=draws, chains=1, threads=1, warmup=warmup, seed=round_, progress=False)
+        tree = tb.sample(model, kernel, draws=draws, chains=1, threads=1, warmup=warmup, seed=seed, progress=False)
         speed = effective(tree) / tree.attrs["sampling_seconds"]
         speeds[name] = max(speeds[name], speed)
         stats = tree["sample_stats"]
