@@ -1,4 +1,4 @@
-"""d = 50: the default against the setting of the paper (order 2, global bounds, rho = 0), one core, best of three."""
+"""d = 50: the default against the setting of the paper (order 2, global bounds, rho = 0), one core."""
 
 import tallbayes as tb
 from problems import effective, flat, logistic
