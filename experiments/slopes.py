@@ -57,7 +57,7 @@ def measured(scale: Scale, sizes: list[int]) -> dict[tuple[int, int], float]:
 def main() -> int:
     """Measure, draw, compare."""
     scale = arguments(__doc__)
-    sizes = powers(13, 19, 2) if scale.quick else powers(13, 20)
+    sizes = powers(14, 20, 2) if scale.quick else powers(14, 21)
     found = measured(scale, sizes)
     fits = {k: np.polyfit(np.log(sizes), [math.log(found[n, k]) for n in sizes], 1) for k in WANTED}
 
