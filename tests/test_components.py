@@ -46,7 +46,7 @@ def test_alias_table(name):
     drawn = np.zeros(n)
     for i in range(n):
         drawn[i] += sampler.keep[i] / n
-        drawn[sampler.alias[i]] += (1.0 - sampler.keep[i]) / n
+        drawn[int(sampler.alias[i])] += (1.0 - sampler.keep[i]) / n
     assert np.all((sampler.keep >= 0.0) & (sampler.keep <= 1.0))
     np.testing.assert_allclose(drawn, psi / psi.sum(), rtol=0, atol=1e-12)
     counts = np.zeros(n, dtype=np.int64)

@@ -48,6 +48,4 @@ class Kernel(ABC):
 def no_rows() -> tuple[Bound, RowSampler]:
     """Return bound and sampler of a kernel that never draws single rows."""
     empty = np.zeros(0)
-    return Bound(True, 0, 0.0, 0.0, 0.0, np.inf, np.inf), RowSampler(
-        empty, empty, np.zeros(0, dtype=np.int64), WHOLE
-    )
+    return Bound(True, 0, 0.0, 0.0, 0.0, np.inf, np.inf), RowSampler(empty, empty, empty, WHOLE)

@@ -169,7 +169,7 @@ def prepare_thinning(
         Bound(bound.local, order, float(np.sum(psi)), float(used[0]), float(used[1]), radius, limit),
         expansion.exact,
         row_sampler(psi, shares),
-        draw_sketch(model, whitening, threads=threads) if sketch else no_sketch(),
+        draw_sketch(model, whitening, shares, threads=threads) if sketch else no_sketch(),
     )
     plan = {
         "kernel": name,

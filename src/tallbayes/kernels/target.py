@@ -233,7 +233,7 @@ def log_acceptance(target: Target, z: Vector, other: Vector) -> float:
     drawn = np.zeros(n)
     for i in range(n):
         drawn[i] += target.sampler.keep[i] / n
-        drawn[target.sampler.alias[i]] += (1.0 - target.sampler.keep[i]) / n
+        drawn[np.int64(target.sampler.alias[i])] += (1.0 - target.sampler.keep[i]) / n
     d = z.size
     move = np.empty(d)
     new = np.empty(d)

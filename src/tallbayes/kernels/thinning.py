@@ -69,7 +69,7 @@ def run_chunk(
     linear, isotropic, quadratic, _, padded, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
     has_exact = target.exact.kind.size > 0
     psi, row_keep, row_alias, shares = target.sampler
-    codes, step = target.sketch
+    codes, facts = target.sketch
     keep, drift, scale, _, _, walk_every, walk_scale, inner, _, _ = proposal
     out_z, out_accepted, out_rows, out_full = draws
     z, proposed, noise, values, distances = (
@@ -187,7 +187,7 @@ def run_chunk(
                         accept = rng.standard_exponential() > -log_ratio
                     if accept:
                         pending = rate
-                        if step.size == 0:
+                        if facts.size == 0:
                             before, after, between = event_factors(
                                 bound, whitening, z, distance, proposed, proposed_distance
                             )
@@ -195,7 +195,7 @@ def run_chunk(
         if pending != IDLE and clock < pending:
             before, after, between = event_factors(bound, whitening, z, distance, proposed, proposed_distance)
             far = max(distance, proposed_distance)
-            if step.size == 0:
+            if facts.size == 0:
                 shift(whitening, z, move)
                 shift(whitening, proposed, other)
                 accept, clock, pending, rows, broken, events = thin(
@@ -237,9 +237,8 @@ def run_chunk(
                     psi,
                     row_keep,
                     row_alias,
-                    shares,
                     codes,
-                    step,
+                    facts,
                     whitening,
                     bound.total,
                     before,

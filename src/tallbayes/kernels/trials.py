@@ -14,6 +14,7 @@ from tallbayes.kernels.target import FALL, RISE, STEP, Target, intensity_of, rou
 from tallbayes.surrogate.alias import draw_row, share_of, uniform_index
 from tallbayes.surrogate.bounds import shift
 from tallbayes.surrogate.sketch import (
+    STEP_FACT,
     one_sided_ratio,
     sketch_error,
     sketch_product,
@@ -56,7 +57,7 @@ def thin(
     centre: Vector,
     psi: Vector,
     keep: Vector,
-    alias: NDArray[np.int64],
+    alias: Vector,
     shares: Single,
     total: float,
     before: float,
@@ -108,10 +109,9 @@ def thin_by_sketch(
     centre: Vector,
     psi: Vector,
     keep: Vector,
-    alias: NDArray[np.int64],
-    shares: Single,
+    alias: Vector,
     codes: NDArray[np.int8],
-    step: Single,
+    facts: Single,
     whitening: NDArray[np.float64],
     total: float,
     before: float,
@@ -169,23 +169,22 @@ def thin_by_sketch(
         # that waits for memory to be proved wrong would make every wait a wait in line.
         left = 0
         for b in range(count):
-            i = batch[b]
-            kept, other_row = keep[i], alias[i]
-            i = i if chances[b] < kept else other_row
-            share = share_of(shares, kinds[b], i)
-            batch[left], kinds[left], uniforms[left], chances[left] = i, kinds[b], uniforms[b], share
+            first = batch[b]
+            kept, other_row = keep[first], np.int64(alias[first])
+            row = first if chances[b] < kept else other_row
+            share = share_of(facts, kinds[b], row)
+            batch[left], kinds[left], uniforms[left], chances[left] = row, kinds[b], uniforms[b], share
             left += uniforms[b] < share
         for b in range(left):
             i = batch[b]
+            step = np.float64(facts[i, STEP_FACT])
             if kinds[b] == RISE:
-                ratio = one_sided_ratio(step[i], sketch_product(codes, i, other_single), other_error, order) / after
+                ratio = one_sided_ratio(step, sketch_product(codes, i, other_single), other_error, order) / after
             elif kinds[b] == FALL:
-                ratio = one_sided_ratio(step[i], sketch_product(codes, i, single), error, order) / before
+                ratio = one_sided_ratio(step, sketch_product(codes, i, single), error, order) / before
             else:
                 here, there, across = sketch_products(codes, i, single, other_single, change_single)
-                ratio = (
-                    sketch_ratio(step[i], here, there, across, error, other_error, change_error, order) / between
-                )
+                ratio = sketch_ratio(step, here, there, across, error, other_error, change_error, order) / between
             exposure += min(1.0, ratio)
             chances[b] *= ratio
         for b in range(left):
@@ -197,7 +196,7 @@ def thin_by_sketch(
                 shift(whitening, proposed, other)
             looked += 1
             limit = (after if kind == RISE else before if kind == FALL else between) * psi[i]
-            share = share_of(shares, kind, i)
+            share = share_of(facts, kind, i)
             old, new = row_remainders(curve, order, X, y, weight, offset, centre, i, move, other)
             intensity = intensity_of(kind, old, new)
             if intensity > limit * share and exceeds(target, i, intensity, limit * share, far, move, other):

@@ -106,7 +106,7 @@ def rehearse(model: Model, prepared: Prepared) -> Rehearsal:
     n, d = model.n, model.d
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(20190)))
     state = prepared.initial_state(prepared.target, rng.standard_normal(d), rng)
-    sketched = prepared.target.sketch.step.size > 0  # then most rows are not looked at, and cost little
+    sketched = prepared.target.sketch.facts.size > 0  # then most rows are not looked at, and cost little
     budget = max(REHEARSAL_ROWS * (10 if sketched else 1), min(1000 * n, 1_000_000))
     out = Draws(
         np.empty((REHEARSAL_STEPS, d)),

@@ -141,7 +141,7 @@ def _nanoseconds(model: Model, chosen: Chosen) -> float:
         return costs.step(d, 1) + chosen.rehearsal.rows_per_draw * costs.random_row(n, d)
     passes = chosen.rehearsal.full_per_million * 1e-6
     rows = max(chosen.rehearsal.rows_per_draw - passes * n, 0.0)
-    drawn = chosen.forecasts[0].rows if chosen.forecasts and chosen.prepared.target.sketch.step.size else 0.0
+    drawn = chosen.forecasts[0].rows if chosen.forecasts and chosen.prepared.target.sketch.facts.size else 0.0
     trials = chosen.prepared.proposal.inner
     inner = (trials - 1) * (costs.step(d, order) + costs.cubic(d)) if trials > 1 else 0.0
     looking = rows * costs.random_row(n, d) + drawn * costs.sketched_row(d) + passes * 2 * n * costs.full_row(d)

@@ -19,8 +19,8 @@ class RowSampler(NamedTuple):
     psi: Vector
     keep: Vector
     """Probability of keeping row i once it was chosen uniformly."""
-    alias: NDArray[np.int64]
-    """The row taken otherwise."""
+    alias: Vector
+    """The row taken otherwise; a floating-point number, so that it lies beside `keep`: one wait for memory."""
     shares: NDArray[np.float32]
     """How much of psi_i a remainder can use by rising, and by falling; one line for all rows, or one for each."""
 
@@ -28,9 +28,8 @@ class RowSampler(NamedTuple):
 def row_sampler(psi: Vector, shares: NDArray[np.float32] = WHOLE) -> RowSampler:
     """Return a sampler of rows with probability proportional to psi, non-negative; fewer than 2^31 rows."""
     keep, alias = _alias_table(psi, float(np.sum(psi)))
-    # What a trial reads of a row lies side by side: one wait for memory instead of two.
-    table = np.stack([psi, keep], axis=1)
-    return RowSampler(table[:, 0], table[:, 1], alias, shares)
+    table = np.stack([keep, alias.astype(np.float64)], axis=1)
+    return RowSampler(psi, table[:, 0], table[:, 1], shares)
 
 
 @compiled
@@ -89,16 +88,16 @@ def uniform_index(n: int, rng: np.random.Generator) -> Any:
 
 
 @compiled
-def draw_row(keep: Vector, alias: NDArray[np.int64], rng: np.random.Generator) -> int:
+def draw_row(keep: Vector, alias: Vector, rng: np.random.Generator) -> Any:
     """Draw a row; two separate random numbers, so that no bit decides two things."""
     i = uniform_index(keep.size, rng)
     if rng.random() < keep[i]:
         return i
-    return alias[i]
+    return np.int64(alias[i])
 
 
 @compiled
-def share_of(shares: NDArray[np.float32], kind: int, i: int) -> float:
+def share_of(shares: NDArray[np.float32], kind: int, i: Any) -> float:
     """Return how much of psi_i events of a kind can use: 0 for a rise, 1 for a fall; all of it for a whole step."""
     if kind > 1:
         return 1.0

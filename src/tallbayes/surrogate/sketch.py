@@ -30,8 +30,10 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 LEVELS = 127.0
-LINE = 16
-"""Rows are padded to a multiple of this many bytes."""
+LINE, CACHE_LINE = 16, 64
+"""Rows are padded to a multiple of this many bytes; lines of a cache have so many."""
+STEP_FACT = 2
+"""Column of `Sketch.facts` with the step."""
 SLACK = 1.0 + 1e-6
 """Covers the rounding of step and psi, and of the few double-precision operations of the ratio."""
 
@@ -40,16 +42,18 @@ class Sketch(NamedTuple):
     """Rounded whitened rows; empty if there is no sketch."""
 
     codes: NDArray[np.int8]
-    step: NDArray[np.float32]
-    """s_i / a_i, rounded up; zero for a row of zeros."""
+    facts: NDArray[np.float32]
+    """What else a trial needs of a row, side by side: its two shares, and s_i / a_i, rounded up (0 if x_i = 0)."""
 
 
 def no_sketch() -> Sketch:
     """Return the sketch of a kernel that does without."""
-    return Sketch(np.zeros((0, 0), dtype=np.int8), np.zeros(0, dtype=np.float32))
+    return Sketch(np.zeros((0, 0), dtype=np.int8), np.zeros((0, 4), dtype=np.float32))
 
 
-def draw_sketch(model: Model, whitening: Whitening, *, threads: int | None = None) -> Sketch:
+def draw_sketch(
+    model: Model, whitening: Whitening, shares: NDArray[np.float32], *, threads: int | None = None
+) -> Sketch:
     """Return the sketch of all rows, in one pass.
 
     Parameters
@@ -58,21 +62,27 @@ def draw_sketch(model: Model, whitening: Whitening, *, threads: int | None = Non
         The model.
     whitening : Whitening
         Coordinates of the sketch.
+    shares : ndarray
+        Shares of the rows' bounds, a line for each row or one for all.
     threads : int or None
         Threads for the pass.
 
     Returns
     -------
     Sketch
-        d bytes (padded) and one single-precision number for each row.
+        d bytes (padded) and four single-precision numbers for each row.
     """
     width = -(-model.d // LINE) * LINE
-    codes = np.zeros((model.n, width), dtype=np.int8)
-    step = np.zeros(model.n, dtype=np.float32)
+    # Aligned, so that a row of up to 64 columns is one line of the cache.
+    room = np.zeros(model.n * width + CACHE_LINE, dtype=np.int8)
+    first_byte = -room.ctypes.data % CACHE_LINE
+    codes = room[first_byte : first_byte + model.n * width].reshape(model.n, width)
+    facts = np.zeros((model.n, 4), dtype=np.float32)
+    facts[:, :2] = shares
     model.source.map_parts(
-        lambda first, last: _fill(model.source.rows, whitening.inverse_root, first, last, codes, step), threads
+        lambda first, last: _fill(model.source.rows, whitening.inverse_root, first, last, codes, facts), threads
     )
-    return Sketch(codes, step)
+    return Sketch(codes, facts)
 
 
 @compiled
@@ -82,7 +92,7 @@ def _fill(
     first: int,
     last: int,
     codes: NDArray[np.int8],
-    step: NDArray[np.float32],
+    facts: NDArray[np.float32],
 ) -> None:
     X = rows.X
     d = inverse_root.shape[0]
@@ -101,7 +111,7 @@ def _fill(
         for r in range(count):
             if largest[r] > 0.0:
                 unit = largest[r] / LEVELS
-                step[start + r] = np.float32(unit / np.sqrt(square[r]) * 1.000001)
+                facts[start + r, STEP_FACT] = np.float32(unit / np.sqrt(square[r]) * 1.000001)
                 for j in range(d):
                     codes[start + r, j] = np.int8(np.rint(white[j, r] / unit))
 
