@@ -10,8 +10,8 @@ EVENT = 25.0
 
 def random_row(n: int, d: int) -> float:
     """Return the cost of one thinning trial: a row drawn at random, mostly waiting for memory."""
-    far = 150.0 if n * d > 100_000 else 0.0
-    return 100.0 + far + 3.0 * d
+    far = 300.0 if n * d > 100_000 else 0.0
+    return 100.0 + far + 5.0 * d
 
 
 def sketched_row(d: int) -> float:
