@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
 from tallbayes.kernels.target import FALL, RISE, STEP, Target, intensity_of, rounding_floor, row_remainders
+from tallbayes.prefetch import prefetch
 from tallbayes.surrogate.alias import draw_row, share_of, uniform_index
 from tallbayes.surrogate.bounds import shift
 from tallbayes.surrogate.sketch import (
@@ -26,7 +27,7 @@ Vector = NDArray[np.float64]
 Single = NDArray[np.float32]
 
 BATCH = 32
-"""Trials whose sketches are read together, so that waits for memory overlap."""
+"""Trials that are made together, so that waits for memory overlap."""
 
 
 @compiled
@@ -159,22 +160,26 @@ def thin_by_sketch(
             pending -= clock
             clock = rng.standard_exponential()
             batch[count] = uniform_index(keep.size, rng)
+            prefetch(keep, batch[count])
             chances[count] = rng.random()
             uniforms[count] = rng.random()
             kinds[count] = kind_of(pending, total, before, after)
             count += 1
         events += count
         whole = count == BATCH
-        # Rows by their alias, and those that their share clears, in a loop of its own and without a branch: a guess
-        # that waits for memory to be proved wrong would make every wait a wait in line.
-        left = 0
+        # Each loop asks for what the next one reads, and none has a branch that waits for memory.
         for b in range(count):
             first = batch[b]
             kept, other_row = keep[first], np.int64(alias[first])
-            row = first if chances[b] < kept else other_row
-            share = share_of(facts, kinds[b], row)
-            batch[left], kinds[left], uniforms[left], chances[left] = row, kinds[b], uniforms[b], share
+            batch[b] = first if chances[b] < kept else other_row
+            prefetch(facts, batch[b])
+        left = 0
+        for b in range(count):
+            share = share_of(facts, kinds[b], batch[b])
+            batch[left], kinds[left], uniforms[left], chances[left] = batch[b], kinds[b], uniforms[b], share
             left += uniforms[b] < share
+        for b in range(left):
+            prefetch(codes, batch[b])
         for b in range(left):
             i = batch[b]
             step = np.float64(facts[i, STEP_FACT])

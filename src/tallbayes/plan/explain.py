@@ -151,7 +151,7 @@ def _nanoseconds(model: Model, chosen: Chosen) -> float:
 def _reason(best: Forecast, other: Forecast, draws: int) -> str:
     times = other.total(draws) / max(best.total(draws), 1.0)
     return (
-        f"{other.name}: about {times:.2g} times the time for {draws:,} draws, set-up included "
+        f"{other.name}: about {times:.2g} times the time for {draws:,} draws and as many again, set-up included "
         f"({other.rows:.3g} rows per draw, acceptance {other.acceptance:.2f}, "
         f"set-up {other.setup / 1e9:.2g} s, {other.per_draw / 1e3:.3g} us per effective draw)"
     )
