@@ -12,7 +12,8 @@ from tallbayes.plan.forecast import Forecast, forecast
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.bounds import Global, Local
 
-REHEARSAL_STEPS = 1500
+REHEARSAL_STEPS, SKETCHED_STEPS = 1500, 6000
+"""Steps of a rehearsal; more with a sketch, where few of many events look at a row, and each costs little."""
 REHEARSAL_ROWS = 20_000
 """Rows that a rehearsal may look at; more if that is only a few hundred steps of a small model."""
 BURN_IN = 0.2
@@ -108,11 +109,12 @@ def rehearse(model: Model, prepared: Prepared) -> Rehearsal:
     state = prepared.initial_state(prepared.target, rng.standard_normal(d), rng)
     sketched = prepared.target.sketch.facts.size > 0  # then most rows are not looked at, and cost little
     budget = max(REHEARSAL_ROWS * (10 if sketched else 1), min(1000 * n, 1_000_000))
+    room = SKETCHED_STEPS if sketched else REHEARSAL_STEPS
     out = Draws(
-        np.empty((REHEARSAL_STEPS, d)),
-        np.empty(REHEARSAL_STEPS, dtype=np.bool_),
-        np.empty(REHEARSAL_STEPS, dtype=np.int64),
-        np.empty(REHEARSAL_STEPS, dtype=np.bool_),
+        np.empty((room, d)),
+        np.empty(room, dtype=np.bool_),
+        np.empty(room, dtype=np.int64),
+        np.empty(room, dtype=np.bool_),
     )
     state, steps = prepared.run_chunk(prepared.target, prepared.proposal, state, rng, out, budget)
     steps = max(steps, 1)
