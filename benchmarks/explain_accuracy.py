@@ -56,7 +56,7 @@ for name, model in models.items():
     rows = mean_rows(tree)
     if rows * 40_000 < 400:  # too few events to say what happened: ask for more draws, same plan
         plan = json.loads(tree.attrs["plan"])
-        kernel = tb.kernels.ScalableMH(order=plan["order"])
+        kernel = tb.kernels.ScalableMH(order=plan["order"], sketch=plan["sketch"])
         tree = tb.sample(model, kernel, draws=1_000_000, chains=2, seed=9, progress=False)
         rows = mean_rows(tree)
     accepted = float(tree["sample_stats"]["accepted"].mean())
