@@ -430,7 +430,7 @@ def verdict(kept: dict[str, dict], sizes: tuple[int, ...]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="10^3 and 10^4 rows only")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a cell is cut off")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds after which a cell is cut off")
     parser.add_argument("--fresh", action="store_true", help="measure everything anew")
     parser.add_argument("--page", type=Path, help="a page to put the table into, between its marks")
     parser.add_argument("--cell", nargs=4, metavar=("METHOD", "MODEL", "D", "N"), help="one cell, in this process")
