@@ -364,7 +364,7 @@ def number(value: float) -> str:
 
 def shown(kept: dict[str, dict], method: str, name: str, d: int, n: int) -> str:
     """Return what one cell of the table says: draws/s (warm / cold)."""
-    found = kept[key(method, name, d, n)]
+    found = kept.get(key(method, name, d, n), {"failed": "not run"})
     if "failed" in found:
         return found["failed"]
     rate, warm = found.get("rate"), found["setup"]
@@ -409,7 +409,7 @@ def verdict(kept: dict[str, dict], sizes: tuple[int, ...]) -> list[str]:
     for name in MODELS:
         for d in COLUMNS:
             for n in sizes:
-                rates = {m: kept[key(m, name, d, n)].get("rate", 0.0) for m in SAMPLERS}
+                rates = {m: kept.get(key(m, name, d, n), {}).get("rate", 0.0) for m in SAMPLERS}
                 if n >= 10**4:
                     behind += [
                         f"{TITLES[m]} at {name}, d = {d}, n = {n:,}"
@@ -432,6 +432,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="10^3 and 10^4 rows only")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds after which a cell is cut off")
     parser.add_argument("--fresh", action="store_true", help="measure everything anew")
+    parser.add_argument("--kept", action="store_true", help="print what is kept, and measure nothing")
     parser.add_argument("--page", type=Path, help="a page to put the table into, between its marks")
     parser.add_argument("--cell", nargs=4, metavar=("METHOD", "MODEL", "D", "N"), help="one cell, in this process")
     given = parser.parse_args()
@@ -445,7 +446,7 @@ def main() -> None:
     if given.fresh:
         path.unlink(missing_ok=True)
     sizes = QUICK_SIZES if given.quick else SIZES
-    kept = measure(sizes, given.limit, path)
+    kept = json.loads(path.read_text()) if given.kept else measure(sizes, given.limit, path)
     text = "\n".join([render(kept, sizes), "", *verdict(kept, sizes), "", *about(), ""])
     path.with_suffix(".md").write_text(text)
     print(text)

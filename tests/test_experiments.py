@@ -100,8 +100,10 @@ def test_table_and_verdict(peers):
     cells = fake(peers, sizes)
     cells[peers.key("nutpie", "student", 50, 10**6)] = {"failed": "cut off after 300 s"}
     cells[peers.key("mh", "student", 50, 10**6)]["ess"] = 12.0
+    del cells[peers.key("numpyro", "student", 50, 1000)]
     table = peers.render(cells, sizes)
     assert "| student | 50 | NUTS (nutpie) | 1,000 (1.5 / 3.5) | cut off after 300 s |" in table
+    assert "| student | 50 | NUTS (NumPyro) | not run | 1,000 (1.5 / 3.5) |" in table
     assert "| logistic | 10 | Firefly | 1,000 (1.5 / 4.5) | 1,000 (1.5 / 4.5) |" in table
     assert "| student | 50 | Metropolis-Hastings | 1,000 (1.5 / 4.5) | ~1,000 (1.5 / 4.5) |" in table
     assert "| logistic | 50 | Laplace draws (not exact) | 1,000 (1.5) | 1,000 (1.5) |" in table
