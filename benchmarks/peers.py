@@ -351,8 +351,9 @@ def about() -> list[str]:
             versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"{package} not installed")
+    load = f" Load average at the end: {os.getloadavg()[2]:.1f}." if hasattr(os, "getloadavg") else ""
     return [
-        f"{datetime.now(UTC):%Y-%m-%d}, {processor}, {os.cpu_count()} cores of which one was used.",
+        f"{datetime.now(UTC):%Y-%m-%d}, {processor}, {os.cpu_count()} cores of which one was used.{load}",
         ", ".join(versions) + ".",
     ]
 
@@ -411,11 +412,8 @@ def verdict(kept: dict[str, dict], sizes: tuple[int, ...]) -> list[str]:
             for n in sizes:
                 rates = {m: kept.get(key(m, name, d, n), {}).get("rate", 0.0) for m in SAMPLERS}
                 if n >= 10**4:
-                    behind += [
-                        f"{TITLES[m]} at {name}, d = {d}, n = {n:,}"
-                        for m in SAMPLERS[1:]
-                        if rates[m] >= rates["tallbayes"]
-                    ]
+                    ahead = [m for m in SAMPLERS[1:] if rates[m] and rates[m] >= rates["tallbayes"]]
+                    behind += [f"{TITLES[m]} at {name}, d = {d}, n = {n:,}" for m in ahead]
                 if n == 10**6:
                     nuts += [rates["tallbayes"] / rates[m] for m in ("numpyro", "nutpie") if rates[m]]
     first = "Ahead of every sampler from 10^4 rows on: " + (
