@@ -406,7 +406,7 @@ def put_into(page: Path, text: str) -> None:
 
 def verdict(kept: dict[str, dict], sizes: tuple[int, ...]) -> list[str]:
     """Return whether tallbayes is ahead of every sampler from 10^4 rows on, and by how much of NUTS at 10^6."""
-    behind, nuts = [], []
+    behind, nuts, missing = [], [], 0
     for name in MODELS:
         for d in COLUMNS:
             for n in sizes:
@@ -414,14 +414,16 @@ def verdict(kept: dict[str, dict], sizes: tuple[int, ...]) -> list[str]:
                 if n >= 10**4:
                     ahead = [m for m in SAMPLERS[1:] if rates[m] and rates[m] >= rates["tallbayes"]]
                     behind += [f"{TITLES[m]} at {name}, d = {d}, n = {n:,}" for m in ahead]
+                    missing += sum(not rate for rate in rates.values())
                 if n == 10**6:
                     nuts += [rates["tallbayes"] / rates[m] for m in ("numpyro", "nutpie") if rates[m]]
-    first = "Ahead of every sampler from 10^4 rows on: " + (
-        "yes." if not behind else f"NO, not of {'; '.join(behind)}."
-    )
-    second = (
-        f"Times NUTS at 10^6 rows, at least: {number(min(nuts))}." if nuts else "No NUTS finished at 10^6 rows."
-    )
+    first = "Ahead of every sampler from 10^4 rows on: "
+    first += "yes." if not behind else f"NO, not of {'; '.join(behind)}."
+    if missing:
+        first += f" That is of those that finished: {missing} did not."
+    second = "No NUTS finished at 10^6 rows."
+    if nuts:
+        second = f"Times NUTS at 10^6 rows, at least, of {len(nuts)} that finished: {number(min(nuts))}."
     return [first, second]
 
 

@@ -109,8 +109,8 @@ def test_table_and_verdict(peers):
     assert "| logistic | 50 | Laplace draws (not exact) | 1,000 (1.5) | 1,000 (1.5) |" in table
     assert sum(line.startswith("|") for line in table.splitlines()) == 2 + 2 * 2 * len(peers.TITLES)
     first, second = peers.verdict(cells, sizes)
-    assert first.endswith("yes.")
-    assert second.endswith("1,000.")
+    assert first.endswith("yes. That is of those that finished: 1 did not.")
+    assert second.endswith("of 7 that finished: 1,000.")
     cells[peers.key("zigzag", "logistic", 50, 10**6)]["rate"] = 2e6
     assert "NO, not of Zig-Zag at logistic, d = 50, n = 1,000,000" in peers.verdict(cells, sizes)[0]
 
