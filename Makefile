@@ -35,8 +35,8 @@ test-external: $(PEERS)/installed
 	$(PEERS)/bin/python -m pytest tests/test_external.py -m external
 
 # Every figure of the paper at quick scale, into experiments/results/quick; SCALE=--paper takes hours.
-FIGURES := slopes likelihood_evaluations ess_logistic_10 ess_logistic_20 ess_robust rho_ess_logistic \
-	rho_acceptance_logistic rho_ess_robust rho_acceptance_robust histograms
+FIGURES := likelihood_evaluations ess_logistic_10 ess_logistic_20 ess_robust rho_ess_logistic \
+	rho_acceptance_logistic rho_ess_robust rho_acceptance_robust histograms slopes
 figures: $(VENV)/installed
 	set -e; for figure in $(FIGURES); do $(BIN)/python experiments/$$figure.py $(SCALE); done
 

@@ -32,7 +32,7 @@ def rows_per_step(n: int, order: int) -> float:
     """Return the mean number of rows touched, from a run long enough to see many."""
     model = make_model("logistic", 10, n)
     pilot = float(run(model, kernel(order), 2000)["sample_stats"]["rows_touched"].mean())
-    draws = int(min(max(EVENTS / max(pilot, 1e-3), 20_000), 4_000_000))
+    draws = int(min(max(EVENTS / max(pilot, 1e-3), 100_000), 4_000_000))
     return float(run(model, kernel(order), draws, seed=2)["sample_stats"]["rows_touched"].mean())
 
 

@@ -100,15 +100,17 @@ def test_table_and_verdict(peers):
     cells = fake(peers, sizes)
     cells[peers.key("nutpie", "student", 50, 10**6)] = {"failed": "cut off after 300 s"}
     cells[peers.key("mh", "student", 50, 10**6)]["ess"] = 12.0
+    del cells[peers.key("numpyro", "student", 50, 1000)]
     table = peers.render(cells, sizes)
     assert "| student | 50 | NUTS (nutpie) | 1,000 (1.5 / 3.5) | cut off after 300 s |" in table
+    assert "| student | 50 | NUTS (NumPyro) | not run | 1,000 (1.5 / 3.5) |" in table
     assert "| logistic | 10 | Firefly | 1,000 (1.5 / 4.5) | 1,000 (1.5 / 4.5) |" in table
     assert "| student | 50 | Metropolis-Hastings | 1,000 (1.5 / 4.5) | ~1,000 (1.5 / 4.5) |" in table
     assert "| logistic | 50 | Laplace draws (not exact) | 1,000 (1.5) | 1,000 (1.5) |" in table
     assert sum(line.startswith("|") for line in table.splitlines()) == 2 + 2 * 2 * len(peers.TITLES)
     first, second = peers.verdict(cells, sizes)
-    assert first.endswith("yes.")
-    assert second.endswith("1,000.")
+    assert first.endswith("yes. That is of those that finished: 1 did not.")
+    assert second.endswith("of 7 that finished: 1,000.")
     cells[peers.key("zigzag", "logistic", 50, 10**6)]["rate"] = 2e6
     assert "NO, not of Zig-Zag at logistic, d = 50, n = 1,000,000" in peers.verdict(cells, sizes)[0]
 
