@@ -331,3 +331,18 @@ def test_a_missing_package_is_named(package, load, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(tb.errors.MissingPackageError, match=r"pip install 'tallbayes\[custom\]'"):
         load()
+
+
+def test_two_formulas_in_one_process_do_not_share_code():
+    rng = np.random.default_rng(0)
+    X = np.ones((60, 1))
+    y = rng.standard_normal(60)
+    modes, names = [], []
+    for formula in ("(y - eta)**2/2", "log1p((y - eta)**2)", "logcosh(y - eta)"):
+        family = tb.families.custom(formula)
+        names.append(type(family.curve).__name__)
+        model = tb.Regression(X, y, family, tb.priors.Flat())
+        modes.append(float(find_basis(model, threads=1).mode.hessian[0, 0]))
+    assert len(set(names)) == 3
+    assert modes[0] == pytest.approx(60.0, rel=1e-9)
+    assert len({round(mode, 3) for mode in modes}) == 3

@@ -107,7 +107,7 @@ def _certificate(stored: dict[str, Any]) -> Certificate:
 
 
 def _curve(module: str, reach: float, certificates: tuple[Certificate, ...], values: dict[str, float]) -> Any:
-    return generate.load(module).Curve(
+    return generate.curve_type(module)(
         reach,
         max(c.turn for c in certificates),
         max(c.low for c in certificates),

@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import tempfile
 from types import ModuleType
 from typing import Any
@@ -224,6 +225,9 @@ def write(text: str) -> str:
     from tallbayes.families import generated
 
     name = "formula_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    # Numba tells named tuples apart by the names of class and fields alone: the class must be this formula's own,
+    # or a second formula would run the first one's compiled code.
+    text = re.sub(r"\bCurve\b", "Curve_" + name.removeprefix("formula_"), text)
     if not (generated.DIRECTORY / f"{name}.py").exists():
         _write(f"{name}.py", text)
         importlib.invalidate_caches()
@@ -235,6 +239,11 @@ def load(name: str) -> ModuleType:
     from tallbayes.families import generated
 
     return importlib.import_module(f"{generated.__name__}.{name}")
+
+
+def curve_type(name: str) -> Any:
+    """Return the curve of a module that was written; its class is named after the formula."""
+    return getattr(load(name), "Curve_" + name.removeprefix("formula_"))
 
 
 def _recipe_name(key: str) -> str:
