@@ -316,6 +316,7 @@ def rho_against_n(figure: str, about: str | None, title: str, model: str, quanti
             axes.set_yscale("log")
             axes.set_ylabel("effective draws of the first coefficient\nper second")
         axes.set_title(title)
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        hollow = "hollow: rough\n(ESS below 100)" if quantity == "ess_per_second" else None
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title=hollow)
 
     plot(figure, scale, draw, width=7.6)
