@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.kernels.state import BLOCK, refill
+from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.target import Target
-from tallbayes.proposals.affine import AffineProposal, correlate
+from tallbayes.proposals.affine import AffineProposal, refill
 from tallbayes.surrogate.bounds import distance_from_centre, distances_of_columns
 from tallbayes.surrogate.exact_prior import add_exact, evaluate_exact
 from tallbayes.surrogate.polynomial import evaluate_columns, evaluate_parts
@@ -25,9 +25,7 @@ def look_ahead(
     rng: np.random.Generator,
 ) -> None:
     """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
-    refill(noise, rng)
-    if proposal.has_root:
-        correlate(proposal.root, noise)
+    refill(proposal, noise, rng)
     if proposal.keep != 0.0:
         return
     drift, scale = proposal.drift, proposal.scale

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled
 from tallbayes.families.curve import coefficients, jet
 from tallbayes.kernels.base import no_rows
-from tallbayes.kernels.state import BLOCK, Draws, refill
+from tallbayes.kernels.state import BLOCK, Draws
 from tallbayes.kernels.target import inside_support
-from tallbayes.proposals.affine import AffineProposal, correlate, propose
+from tallbayes.proposals.affine import AffineProposal, propose_in_turn, refill
 from tallbayes.sources.rows import Rows, dot_row, entry
 from tallbayes.sources.sums import TILE, add_products, load_tile, tile_predictor
 from tallbayes.sources.whitened import whiten_tile
@@ -302,8 +302,7 @@ def run_chunk(
     has_exact = target.exact.kind.size > 0
     z, proposed, noise, used, value = state.z, state.proposed, state.noise, state.used, state.value
     order, bright, excess, violations = state.order, state.bright, state.excess, state.violations
-    keep, drift, scale = proposal.keep, proposal.drift, proposal.scale
-    walk_every, walk_scale, turn = proposal.walk_every, proposal.walk_scale, state.turn
+    keep, drift, turn = proposal.keep, proposal.drift, state.turn
     middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
     exposure = state.exposure
     move, other, trial = np.empty(d), np.empty(d), np.empty(excess.size)
@@ -317,22 +316,9 @@ def run_chunk(
         if trial.size < bright:
             trial = np.empty(excess.size)
         if used == BLOCK:
-            refill(noise, rng)
-            if proposal.has_root:
-                correlate(proposal.root, noise)
+            refill(proposal, noise, rng)
             used = 0
-        correction = 0.0
-        if walk_every > 0 and turn == 0:
-            for j in range(d):
-                proposed[j] = z[j] + walk_scale * noise[j, used]
-                # A walk is symmetric: put back the G that the parabola has taken off.
-                correction += 0.5 * (z[j] - middle[j]) ** 2 - 0.5 * (proposed[j] - middle[j]) ** 2
-        else:
-            propose(keep, drift, scale, z, noise, used, proposed)
-        if walk_every > 0:
-            turn += 1
-            if turn == walk_every:
-                turn = 0
+        correction, turn = propose_in_turn(proposal, middle, turn, z, noise, used, proposed)
         used += 1
         proposed_value = evaluate(collapsed, proposed)
         if has_exact:

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.kernels.state import BLOCK, IDLE, Draws, State, refill
+from tallbayes.kernels.state import BLOCK, IDLE, Draws, State
 from tallbayes.kernels.target import Target, inside_support, prior_at, theta_at
-from tallbayes.proposals.affine import AffineProposal, correlate, propose
+from tallbayes.proposals.affine import AffineProposal, propose_in_turn, refill
 from tallbayes.sources.sums import sum_potential
 
 Vector = NDArray[np.float64]
@@ -59,30 +59,16 @@ def run_chunk(
     d = state.z.size
     n = target.rows.X.shape[0]
     z, proposed, noise, used, value = state.z, state.proposed, state.noise, state.used, state.value
-    keep, drift, scale = proposal.keep, proposal.drift, proposal.scale
-    walk_every, walk_scale, turn = proposal.walk_every, proposal.walk_scale, state.turn
+    keep, drift, turn = proposal.keep, proposal.drift, state.turn
     middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
     theta = np.empty(d)
     done = 0
     work = 0
     while done < draws.accepted.size and work < budget:
         if used == BLOCK:
-            refill(noise, rng)
-            if proposal.has_root:
-                correlate(proposal.root, noise)
+            refill(proposal, noise, rng)
             used = 0
-        correction = 0.0
-        if walk_every > 0 and turn == 0:
-            for j in range(d):
-                proposed[j] = z[j] + walk_scale * noise[j, used]
-                # A walk is symmetric: put back the G that the potential has taken off.
-                correction += 0.5 * (z[j] - middle[j]) ** 2 - 0.5 * (proposed[j] - middle[j]) ** 2
-        else:
-            propose(keep, drift, scale, z, noise, used, proposed)
-        if walk_every > 0:
-            turn += 1
-            if turn == walk_every:
-                turn = 0
+        correction, turn = propose_in_turn(proposal, middle, turn, z, noise, used, proposed)
         used += 1
         work += n
         proposed_value = potential_at(target, proposed, theta)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
 from tallbayes.surrogate.polynomial import WIDTH
 
 Vector = NDArray[np.float64]
@@ -58,11 +57,3 @@ class Draws(NamedTuple):
     accepted: NDArray[np.bool_]
     rows_touched: NDArray[np.int64]
     full_pass: NDArray[np.bool_]
-
-
-@compiled
-def refill(noise: Matrix, rng: np.random.Generator) -> None:
-    """Draw the normal random numbers of the next block of steps."""
-    for b in range(noise.shape[1]):
-        for j in range(noise.shape[0]):
-            noise[j, b] = rng.standard_normal()
