@@ -15,7 +15,7 @@ from tallbayes.models import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
 from tallbayes.surrogate.alias import row_sampler
 from tallbayes.surrogate.basis import Basis, find_basis
-from tallbayes.surrogate.bounds import Bound, Global, Local, default_radius
+from tallbayes.surrogate.bounds import Bound, Global, Local, gaussian_radius
 from tallbayes.surrogate.exact_prior import add_exact
 from tallbayes.surrogate.expansion import Expansion, Whitening, expand
 from tallbayes.surrogate.polynomial import WIDTH, evaluate_columns, polynomial, steepest_fall, subtract
@@ -99,6 +99,8 @@ def default_bound(model: Model) -> Global | Local:
     return Local() if model.has_local_bounds else Global()
 
 
+SELDOM = 1e-3
+"""Divided by the number of rows, the probability of states that a proposal need not care about."""
 SKEWED = 0.25
 """Spread of the surrogate less its Gaussian under that Gaussian, above which it is sampled with several steps."""
 
@@ -106,8 +108,8 @@ SKEWED = 0.25
 def default_proposal(expansion: Expansion, whitening: Whitening, radius: float, n: int) -> Proposal:
     """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails.
 
-    Along a direction where the cubic falls as -c r^3 the surrogate falls beyond r = 1 / (3 c). If that is inside
-    the ball, independent draws would stick there; several steps on the surrogate do not.
+    Along a direction where the cubic falls as -c r^3 the surrogate falls beyond r = 1 / (3 c). If that is within
+    the radius, independent draws would stick there; several steps on the surrogate do not.
     """
     # The fewer rows, the heavier may be the tails that no expansion shows.
     walk_every = 64 if n > 20_000 else 8 if n > 500 else 4
@@ -154,7 +156,7 @@ def prepare_thinning(
     mode, whitening = basis or find_basis(model, threads=threads)
     psi, shares, radius = bound.row_bounds(model, whitening, order, threads=threads)
     expansion = expand(model, whitening, order, threads=threads)
-    room = min(radius, default_radius(model.n, model.d))
+    room = min(radius, gaussian_radius(model.d, SELDOM / model.n))
     proposal = proposal or default_proposal(expansion, whitening, room, model.n)
     move, reference = proposal.plan(whitening, model.n)
     limit = float(model.n) if truncation is None else float(truncation)

@@ -76,58 +76,17 @@ def forecast(model: Model, basis: Basis, draws: int, *, thinning_only: bool) -> 
             "use tb.kernels.MetropolisHastings()."
         )
     part = model if n <= ROWS else model.subsample(ROWS)
-    share = n / part.n
     rng = np.random.default_rng(0)
     here, there = rng.standard_normal((PAIRS, d)), rng.standard_normal((PAIRS, d))
-    whitening, curve = basis.whitening, model.family.curve
-    radius = default_radius(n, d)
-    local = model.has_local_bounds
-    kind = Local(radius) if local else Global()
     found = []
     for order in model.orders:
         # At order 1 the proposal is a walk.
         goal = there if order > 1 else here + there
         few = here[:FEW_PAIRS], goal[:FEW_PAIRS]
-        rises, falls = _intensities(part.source.rows, curve, whitening.centre, whitening.matrix, order, *few)
-        psi, shares, reach = kind.row_bounds(part, whitening, order, threads=1)
-        total = share * float(np.sum(psi))
-        rates = _rates(Bound(local, order, total, total, total, reach, float(n)), whitening.matrix, here, goal)
-        # Of the events, those that a row's share does not clear; rises and falls are alike for independent pairs.
-        used = float(np.sum(psi * np.mean(shares, axis=1))) * share / total if total > 0.0 else 1.0
-        full = rates >= n
-        rows = float(np.mean(np.where(full, n, used * rates)))
-        pass_cost = 2.0 * n * costs.full_row(d)
-        events = np.where(full, 0.0, rates)
-        passes = float(np.mean(full)) * pass_cost
-        plain = passes + float(np.mean(events)) * (costs.EVENT + used * costs.random_row(n, d))
-        sketched = passes + float(np.mean(events)) * (costs.EVENT + used * costs.sketched_row(d))
-        sketch = local and draws * (plain - sketched) > costs.sketch(n, d)
-        looking = sketched if sketch else plain
-        product = float(np.mean(np.exp(-share * rises)))
-        ratio = float(np.mean(np.minimum(1.0, np.exp(share * (falls - rises)))))
-        step, setup = costs.step(d, order), costs.expansion(n, d, order)
-        # An independence sampler that accepts a share a of its proposals has about a / (2 - a) effective draws.
-        found.append(
-            Forecast(
-                f"order {order}" + (", sketched" if sketch else ""),
-                ScalableMH(order=order, sketch=sketch) if local else ScalableMH(order=order, bound=kind),
-                rows,
-                product,
-                setup + (costs.sketch(n, d) if sketch else 0.0),
-                (step + looking) / (_efficiency(product) if order > 1 else max(product, 1e-3) / d),
-            )
-        )
-        if thinning_only:
-            continue
-        if order == 3:
-            name, kernel = "order 3, accepted on all rows", ScalableMH(order=3, truncation=0.0)
-            per_draw = (7.0 * step + pass_cost) / (_efficiency(ratio) * ratio**2)
-            found.append(Forecast(name, kernel, float(n), ratio, setup, per_draw))
-        elif order == 2:
-            # Proposals from a Gaussian stick in the tails of a posterior that is far from one: count that twice.
-            name, other = "plain Metropolis-Hastings", MetropolisHastings(CrankNicolson(0.0, walk_every=4))
-            per_draw = n * costs.full_row(d) / (_efficiency(ratio) * ratio**2)
-            found.append(Forecast(name, other, float(n), ratio, 0.0, per_draw))
+        product, ratio = _acceptances(model, part, basis, order, *few)
+        found.append(_thinning(model, part, basis, order, product, here, goal, draws))
+        if not thinning_only:
+            found.extend(_on_all_rows(n, d, order, ratio))
     if not thinning_only:
         # A walk that is accepted a quarter of the time has about one effective draw in 4 d.
         walk = 4.0 * d * n * costs.full_row(d)
@@ -135,7 +94,69 @@ def forecast(model: Model, basis: Basis, draws: int, *, thinning_only: bool) -> 
     return found
 
 
+def _acceptances(
+    model: Model, part: Model, basis: Basis, order: int, here: Matrix, there: Matrix
+) -> tuple[float, float]:
+    """Return how much of its proposals a product over the rows accepts, and a single ratio of all rows."""
+    whitening, share = basis.whitening, model.n / part.n
+    rises, falls = _intensities(
+        part.source.rows, model.family.curve, whitening.centre, whitening.matrix, order, here, there
+    )
+    product = float(np.mean(np.exp(-share * rises)))
+    return product, float(np.mean(np.minimum(1.0, np.exp(share * (falls - rises)))))
+
+
+def _thinning(
+    model: Model, part: Model, basis: Basis, order: int, accepted: float, here: Matrix, there: Matrix, draws: int
+) -> Forecast:
+    """Return the forecast of a kernel that looks at some rows only, with a sketch if the draws pay for it."""
+    n, d, whitening = model.n, model.d, basis.whitening
+    local, share = model.has_local_bounds, n / part.n
+    kind = Local(default_radius(n, d)) if local else Global()
+    psi, shares, radius = kind.row_bounds(part, whitening, order, threads=1)
+    total = share * float(np.sum(psi))
+    rates = _rates(Bound(local, order, total, total, total, radius, float(n)), whitening.matrix, here, there)
+    # Of the events, those that a row's share does not clear; rises and falls are alike for independent pairs.
+    used = float(np.sum(psi * np.mean(shares, axis=1))) * share / total if total > 0.0 else 1.0
+    full = rates >= n
+    events = float(np.mean(np.where(full, 0.0, rates)))
+    passes = float(np.mean(full)) * _full_pass(n, d)
+    plain = passes + events * (costs.EVENT + used * costs.random_row(n, d))
+    sketched = passes + events * (costs.EVENT + used * costs.sketched_row(d))
+    sketch = local and REPEATS * draws * (plain - sketched) > costs.sketch(n, d)
+    step = costs.step(d, order) + (sketched if sketch else plain)
+    return Forecast(
+        f"order {order}" + (", sketched" if sketch else ""),
+        ScalableMH(order=order, sketch=sketch) if local else ScalableMH(order=order, bound=kind),
+        float(np.mean(np.where(full, n, used * rates))),
+        accepted,
+        costs.expansion(n, d, order) + (costs.sketch(n, d) if sketch else 0.0),
+        step / (_efficiency(accepted) if order > 1 else max(accepted, 1e-3) / d),
+    )
+
+
+def _on_all_rows(n: int, d: int, order: int, ratio: float) -> list[Forecast]:
+    """Return the forecast of a kernel that proposes from an expansion and accepts on all rows."""
+    # Proposals from an expansion stick in the tails of a posterior that is far from it: count that twice.
+    efficiency = _efficiency(ratio) * ratio**2
+    if order == 3:
+        name, kernel = "order 3, accepted on all rows", ScalableMH(order=3, truncation=0.0)
+        per_draw = (7.0 * costs.step(d, order) + _full_pass(n, d)) / efficiency
+        return [Forecast(name, kernel, float(n), ratio, costs.expansion(n, d, order), per_draw)]
+    if order == 2:
+        other = MetropolisHastings(CrankNicolson(0.0, walk_every=4))
+        per_draw = n * costs.full_row(d) / efficiency
+        return [Forecast("plain Metropolis-Hastings", other, float(n), ratio, 0.0, per_draw)]
+    return []
+
+
+def _full_pass(n: int, d: int) -> float:
+    """Return the cost of a full step of a thinning kernel, which evaluates both ends."""
+    return 2.0 * n * costs.full_row(d)
+
+
 def _efficiency(acceptance: float) -> float:
+    """Return the effective draws per draw of an independence sampler that accepts such a share, about."""
     return max(acceptance / (2.0 - acceptance), 1e-3)
 
 
