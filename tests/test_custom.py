@@ -268,6 +268,14 @@ def test_rows_beyond_what_is_proved_have_no_bound():
         ("y*eta", {"responses": (0, 0)}, "expected 1 to 64 different numbers"),
         ("y*eta", {"responses": 2}, "expected 1 to 64 different numbers"),
         ("y*eta", {"responses": (0, math.inf)}, "must be finite numbers"),
+        ("9**9**9**9*eta", {}, "the power 387420489 is too large"),
+        ("eta**1000000", {}, "the power 1000000 is too large"),
+        ("eta**-65", {}, "the power -65 is too large"),
+        (sympy.Symbol("eta") ** 100, {}, "the power 100 is too large"),
+        (" + ".join(["eta**2"] * 5000), {}, "more than 400 operations"),
+        ("(" * 3000 + "eta" + ")" * 3000, {}, "more than 400 operations|cannot be read"),
+        (sum(sympy.exp(k * sympy.Symbol("eta")) for k in range(300)), {}, "more than 400 operations"),
+        ("(y - eta)**2", {"scale": 2.0}, "scale=2.0 was given, but the formula has no 'scale'"),
     ],
 )
 def test_formulas_that_cannot_be_used(formula, options, message):
@@ -281,6 +289,9 @@ def test_formulas_that_cannot_be_used(formula, options, message):
         ("(exp(y - eta) - 1)/(y - eta)", "could not be isolated"),
         ("(y - eta)**1.5", "could not be isolated"),
         ("exp(-(y - eta)**2) + (y - eta)**2", "but double precision gives"),
+        ("log(eta) - y*eta", "has no derivatives at t = 0"),
+        ("1/eta", "has no derivatives at t = 0"),
+        ("sqrt(eta)", "has no derivatives at t = 0|could not be isolated"),
     ],
 )
 def test_what_cannot_be_proved_is_refused(formula, message, monkeypatch):

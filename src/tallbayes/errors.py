@@ -6,6 +6,7 @@ __all__ = [
     "InputError",
     "MissingPackageError",
     "NoModeError",
+    "SlowMixingWarning",
     "TallbayesError",
 ]
 
@@ -32,3 +33,7 @@ class CertificationError(TallbayesError, ValueError):
 
 class MissingPackageError(TallbayesError, ImportError):
     """An optional package is needed; the message says which extra installs it."""
+
+
+class SlowMixingWarning(UserWarning):
+    """A run has so few effective draws that its means and intervals are unsafe."""

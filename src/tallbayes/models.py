@@ -13,7 +13,7 @@ from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.priors import CoefficientPriors, Prior, each
 from tallbayes.sources import whitened
-from tallbayes.sources.arrays import ArraySource, numeric
+from tallbayes.sources.arrays import LARGEST_COLUMN, ArraySource, numeric
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -36,8 +36,11 @@ class Model(ABC):
     """Whether rows enter by one linear predictor, so that columns explain why there is no mode."""
     orders: tuple[int, ...]
     """Orders of expansion that the planner considers, the highest first."""
-    mode_advice: str
-    """What to try when the search for the mode fails."""
+
+    @property
+    @abstractmethod
+    def mode_advice(self) -> str:
+        """What to try when the search for the mode fails."""
 
     @property
     def n(self) -> int:
@@ -95,7 +98,7 @@ class Regression(Model):
         Likelihood, from `tallbayes.families`.
     prior : Prior or sequence of Prior or mapping or None
         Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
-        dictionary from names to priors. None, and a column that the dictionary leaves out, gives
+        dictionary from names to priors. None, and a column that the dictionary leaves out, give
         ``WeaklyInformative()``; `tallbayes.explain` prints what that is for these data.
     offset : array_like or None
         Known part of each row's predictor.
@@ -107,10 +110,6 @@ class Regression(Model):
 
     linear = True
     orders = (3, 2)
-    mode_advice = (
-        "Give the coefficients a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), and look for columns on very "
-        "different scales; rescale them so that typical values are near 1."
-    )
 
     def __init__(
         self,
@@ -137,6 +136,16 @@ class Regression(Model):
         self.prior = each(prior, self.names)
         weight = self.source.rows.weight
         self.coefficient_priors = self.prior.resolve(design, family.predictor_scale(response, weight), weight)
+
+    @property
+    def mode_advice(self) -> str:
+        """A proper prior, where there is none, and a look at the data."""
+        proper = bool(np.all(self.coefficient_priors.proper))
+        prior = "" if proper else "Give the coefficients a proper prior, e.g. prior=tb.priors.Normal(0, 2.5). "
+        return (
+            f"{prior}Look for responses, offsets and weights out of all proportion, and for columns on very "
+            "different scales; rescale them so that typical values are near 1."
+        )
 
     def starting_point(self, source: ArraySource) -> Vector:
         """Return least squares on the family's guess of the predictor."""
@@ -213,6 +222,11 @@ def _response(y: ArrayLike, n: int, family: Family) -> NDArray[np.float64]:
     if bad.size:
         raise InputError(
             f"y: row {bad[0]} is {response[bad[0]]}; every response must be finite. Drop such rows first."
+        )
+    huge = np.flatnonzero(np.abs(response) > LARGEST_COLUMN)
+    if huge.size:
+        raise InputError(
+            f"y: row {huge[0]} is {response[huge[0]]:.3g}, whose powers no float64 holds. Rescale the response."
         )
     outside = np.flatnonzero(family.unsupported(response))
     if outside.size:

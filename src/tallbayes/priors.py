@@ -108,7 +108,7 @@ class CoefficientPriors(NamedTuple):
                 + {
                     FLAT: "Flat()",
                     NORMAL: f"Normal({a}, {b})",
-                    STUDENT: f"StudentT({c}, {a}, {b})",
+                    STUDENT: f"Cauchy({a}, {b})" if self.shape[j] == 1.0 else f"StudentT({c}, {a}, {b})",
                     LAPLACE: f"Laplace({a}, {b})",
                     UNIFORM: f"Uniform({a}, {b})",
                 }[int(self.kind[j])]
@@ -321,14 +321,15 @@ def each(prior: Any, names: Sequence[str]) -> Prior:
         unknown = [str(name) for name in prior if str(name) not in names]
         if unknown:
             raise InputError(f"prior: {unknown[0]!r} is not a coefficient; the names are {', '.join(names)}.")
-        default = WeaklyInformative()
         listed = {str(name): value for name, value in prior.items()}
-        prior = [listed.get(name, default) for name in names]
+        prior = [listed.get(name) for name in names]
     if isinstance(prior, Sequence) and not isinstance(prior, str):
         if len(prior) != len(names):
             raise InputError(
                 f"prior: {len(prior)} were given; expected one for each of the {len(names)} coefficients."
             )
+        default = WeaklyInformative()
+        prior = [default if value is None else value for value in prior]
         wrong = [value for value in prior if not isinstance(value, Prior)]
         if not wrong:
             return Each(tuple(prior))

@@ -1,6 +1,7 @@
 """Checks of a user's functions at set-up: finite everywhere, derivatives that agree, bounds not broken in sight."""
 
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from tallbayes.sources.arrays import ArraySource
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+PARTS = "potential", "gradient", "hessian"
 ROWS, POINTS = 24, 3
 STEP = 2e-4
 """Of the differences, relative to a parameter (or to 1)."""
@@ -43,16 +45,20 @@ def check_rows(
     points = [start, *(start + size * rng.standard_normal(start.size) for _ in range(POINTS - 1))]
     some = np.unique(np.linspace(0, source.n - 1, min(ROWS, source.n)).astype(np.int64))
     looks = [(int(i), theta, _jet(curve, source.rows.X, int(i), theta)) for i in some for theta in points]
-    looks = [look for look in looks if np.isfinite(look[2].value)]  # elsewhere is outside the support, perhaps
+    looks = [look for look in looks if np.isfinite(look[2].potential)]  # elsewhere is outside the support, perhaps
     # A derivative of one row that has almost vanished is as exact as the terms that cancelled in it: as others are.
     size = np.array([[np.max(np.abs(part)) for part in jet] for *_, jet in looks]).max(axis=0)
+    sizes = dict(zip(PARTS, size, strict=True))
+    # All gradients first: a wrong one makes a right Hessian look wrong.
+    for below, part in pairwise(PARTS):
+        for i, theta, jet in looks:
+            _check_part(curve, source.rows.X, i, theta, jet, part, below, sizes, names)
     for i, theta, jet in looks:
-        _check_derivatives(curve, source.rows.X, i, theta, jet, size, names)
-        _check_bounds(i, theta, jet, limits)
+        _check_bounds(curve, source.rows.X, i, theta, jet, sizes, limits)
 
 
 class _Jet(NamedTuple):
-    value: float
+    potential: float
     gradient: Vector
     hessian: Matrix
 
@@ -65,7 +71,7 @@ def _jet(curve: FactorFunctions, X: Matrix, i: int, theta: Vector) -> _Jet:
 def _refuse_row_that_is_not_finite(curve: FactorFunctions, source: ArraySource, theta: Vector) -> None:
     for i in range(source.n):
         parts = _jet(curve, source.rows.X, i, theta)
-        for name, part in zip(("potential", "gradient", "hessian"), map(np.asarray, parts), strict=True):
+        for name, part in zip(PARTS, map(np.asarray, parts), strict=True):
             if not np.all(np.isfinite(part)):
                 raise InputError(
                     f"{name}: row {i} gives {part} at the start {theta}; it must be finite for every row. (An "
@@ -75,49 +81,70 @@ def _refuse_row_that_is_not_finite(curve: FactorFunctions, source: ArraySource, 
     raise InputError(f"potential: the sum over all rows at the start {theta} is too large for a number.")
 
 
-def _check_derivatives(
-    curve: FactorFunctions, X: Matrix, i: int, theta: Vector, jet: _Jet, size: Vector, names: list[str]
+def _check_part(
+    curve: FactorFunctions,
+    X: Matrix,
+    i: int,
+    theta: Vector,
+    jet: _Jet,
+    part: str,
+    below: str,
+    sizes: dict[str, float],
+    names: list[str],
 ) -> None:
-    _, gradient, hessian = jet
-    if not np.allclose(hessian, hessian.T, rtol=1e-9, atol=1e-12 * np.max(np.abs(hessian), initial=0.0)):
+    """Raise if the gradient or the Hessian of a row is not that of what is below it, by differences."""
+    whole = getattr(jet, part)
+    if part == "hessian" and not np.allclose(whole, whole.T, rtol=1e-9, atol=1e-12 * np.max(np.abs(whole))):
         raise InputError(
             f"hessian: row {i} gives a matrix that is not symmetric at {theta}; fill both halves of out."
         )
     for j, name in enumerate(names):
-        h = STEP * max(1.0, abs(theta[j]))
-        far, near = (_differences(curve, X, i, theta, j, step) for step in (h, h / 2.0))
-        for what, a, b, exact, below, own in (
-            ("gradient", far[0], near[0], gradient[j], size[0], size[1]),
-            ("hessian", far[1], near[1], hessian[j], size[1], size[2]),
-        ):
-            found = (4.0 * b - a) / 3.0  # Richardson's: the error of differences is of second order
-            rounding = 1e3 * np.finfo(float).eps * (below / h + own)
-            allowed = 10.0 * np.abs(a - b) + 1e-6 * np.max(np.abs(exact)) + rounding
-            if np.any(np.abs(found - exact) > allowed):
-                raise InputError(
-                    f"{what}: row {i} gives {exact} for {name!r} at {theta}; differences of the "
-                    f"{'potential' if what == 'gradient' else 'gradient'} give {found}. The two must agree."
-                )
-
-
-def _check_bounds(i: int, theta: Vector, jet: _Jet, limits: dict[int, Vector]) -> None:
-    seen = {1: float(np.linalg.norm(jet.gradient)), 2: float(np.max(np.abs(jet.hessian)))}
-    for m, largest in seen.items():
-        limit = limits[m][min(i, limits[m].size - 1)] if m in limits else np.inf
-        if largest > limit * (1.0 + 1e-9):
+        found, error = _difference(curve, X, i, theta, j, below, sizes[below])
+        allowed = error + 1e-6 * np.max(np.abs(whole[j])) + 1e3 * np.finfo(float).eps * sizes[part]
+        if np.any(np.abs(found - whole[j]) > allowed):
             raise InputError(
-                f"bounds[{m}]: row {i} has {limit:.6g}, but at {theta} "
-                f"{'its gradient is as long as' if m == 1 else 'a second derivative is'} {largest:.6g}. A bound "
-                "must hold everywhere; derive it again."
+                f"{part}: row {i} gives {whole[j]} for {name!r} at {theta}; differences of the {below} give "
+                f"{found}. The two must agree."
             )
 
 
-def _differences(
-    curve: FactorFunctions, X: Matrix, i: int, theta: Vector, j: int, h: float
-) -> tuple[float, Vector]:
-    """Return central differences of potential and gradient along one parameter."""
+def _check_bounds(
+    curve: FactorFunctions,
+    X: Matrix,
+    i: int,
+    theta: Vector,
+    jet: _Jet,
+    sizes: dict[str, float],
+    limits: dict[int, Vector],
+) -> None:
+    """Raise if a derivative of a row is seen to exceed its bound; the third ones by differences."""
+    seen = {1: float(np.linalg.norm(jet.gradient)), 2: float(np.max(np.abs(jet.hessian)))}
+    if 3 in limits:
+        pairs = [_difference(curve, X, i, theta, j, "hessian", sizes["hessian"]) for j in range(theta.size)]
+        seen[3] = max(float(np.max(np.abs(found) * (1.0 - 1e-6) - error)) for found, error in pairs)
+    what = {1: "its gradient is as long as", 2: "a second derivative is", 3: "a third derivative is about"}
+    for m, limit in limits.items():
+        allowed = float(limit[min(i, limit.size - 1)])
+        if seen[m] > allowed * (1.0 + 1e-9):
+            raise InputError(
+                f"bounds[{m}]: row {i} has {allowed:.6g}, but at {theta} {what[m]} {seen[m]:.6g}. A bound must "
+                "hold everywhere; derive it again."
+            )
+
+
+def _difference(
+    curve: FactorFunctions, X: Matrix, i: int, theta: Vector, j: int, part: str, size: float
+) -> tuple[Any, Any]:
+    """Return the derivative of a part of the jet along one parameter, by differences, and how far off it may be."""
+    h = STEP * max(1.0, abs(theta[j]))
+    far, near = (_central(curve, X, i, theta, j, part, step) for step in (h, h / 2.0))
+    rounding = 1e3 * np.finfo(float).eps * size / h
+    return (4.0 * near - far) / 3.0, 10.0 * np.abs(far - near) + rounding  # Richardson: errors of second order
+
+
+def _central(curve: FactorFunctions, X: Matrix, i: int, theta: Vector, j: int, part: str, h: float) -> Any:
     up, down = theta.copy(), theta.copy()
     up[j] += h
     down[j] -= h
-    (above, above_gradient, _), (below, below_gradient, _) = _jet(curve, X, i, up), _jet(curve, X, i, down)
-    return (above - below) / (up[j] - down[j]), (above_gradient - below_gradient) / (up[j] - down[j])
+    above, below = (getattr(_jet(curve, X, i, at), part) for at in (up, down))
+    return (above - below) / (up[j] - down[j])

@@ -70,10 +70,6 @@ class Factors(Model):
     """
 
     linear = False
-    mode_advice = (
-        "Give another start=..., near the mode and where the potential is convex, or a narrower prior; parameters "
-        "should be on a scale where typical values are near 1."
-    )
 
     def __init__(
         self,
@@ -104,6 +100,14 @@ class Factors(Model):
         self.row_limits = _limits(bounds or {}, table)
         self.orders = tuple(k for k in ORDERS if k + 1 in self.row_limits)
         check_rows(self.family.curve, self.source, self.start, self.row_limits, self.names)
+
+    @property
+    def mode_advice(self) -> str:
+        """Another start or prior."""
+        return (
+            "Give another start=..., near the mode and where the potential is convex, or a narrower prior; "
+            "parameters should be on a scale where typical values are near 1."
+        )
 
     def starting_point(self, source: ArraySource) -> Vector:
         """Return the user's start."""

@@ -69,6 +69,12 @@ def robust_spread(y: Vector, weights: Vector) -> float:
     return 1.4826 * _weighted_median(np.abs(y - middle), weights)
 
 
+def drawn_in(y: Vector, scale: float) -> Vector:
+    """Return responses without outliers: those beyond ten spreads from the median are put there."""
+    middle, reach = float(np.median(y)), 10.0 * max(robust_spread(y, np.ones(1)), scale)
+    return np.clip(y, middle - reach, middle + reach)
+
+
 def _weighted_median(values: Vector, weights: Vector) -> float:
     if weights.size == 1:
         return float(np.median(values))

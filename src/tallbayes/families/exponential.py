@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.errors import InputError
+from tallbayes.checks import positive
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 
@@ -100,8 +100,7 @@ class Gamma(_Exponential):
     shape: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.shape) and self.shape > 0.0):
-            raise InputError(f"Gamma: shape={self.shape!r} must be a positive, finite number.")
+        positive("Gamma", "shape", self.shape)
 
     @property
     def curve(self) -> AmountCurve:

@@ -14,6 +14,8 @@ from tallbayes.errors import InputError, MissingPackageError
 
 FUNCTIONS = "exp, log, log1p, expm1, sqrt, softplus, expit, tanh, cosh, sinh, logcosh, log_ndtr, log1mexp, atan"
 """Offered in formulas."""
+LARGEST_POWER, LONGEST = 64, 400
+"""Larger powers and longer formulas (in operations) are refused: no proof about them would end."""
 
 
 def load_sympy() -> Any:
@@ -112,6 +114,7 @@ def read(formula: Any, values: dict[str, float]) -> Any:
         expression = formula
     else:
         raise InputError(f"custom: {formula!r} was given; expected a formula as text or a SymPy expression.")
+    _refuse_large(expression)
     expression = expression.xreplace(
         {s: names[s.name] for s in expression.free_symbols if s.name in names and s is not names[s.name]}
     )
@@ -123,6 +126,10 @@ def read(formula: Any, values: dict[str, float]) -> Any:
         )
     if names["eta"] not in expression.free_symbols:
         raise InputError("custom: the formula does not contain eta, the linear predictor.")
+    unused = [name for name in values if names[name] not in expression.free_symbols]
+    if unused:
+        name = unused[0]
+        raise InputError(f"custom: {name}={values[name]!r} was given, but the formula has no {name!r}.")
     expression = normalise(expression)
     _refuse_other_functions(expression)
     return expression
@@ -131,11 +138,29 @@ def read(formula: Any, values: dict[str, float]) -> Any:
 def _from_text(text: str, names: dict[str, Any]) -> Any:
     try:
         tree = ast.parse(text.strip(), mode="eval")
+        if sum(isinstance(node, ast.operator) for node in ast.walk(tree)) > LONGEST:
+            raise RecursionError
+    except (RecursionError, MemoryError):
+        raise InputError(f"custom: the formula has more than {LONGEST} operations; write a shorter one.") from None
     except (SyntaxError, ValueError) as error:
         raise InputError(
             f"custom: the formula {text!r} cannot be read ({error}). Write e.g. 'exp(eta) - y*eta'."
         ) from None
     return Reader(names).visit(tree.body)
+
+
+def _refuse_large(expression: Any) -> None:
+    """Raise if a SymPy expression is too long, or has a power too large."""
+    sympy = load_sympy()
+    if sympy.count_ops(expression) > LONGEST:
+        raise InputError(f"custom: the formula has more than {LONGEST} operations; write a shorter one.")
+    for power in expression.atoms(sympy.Pow):
+        _refuse_power(power.exp)
+
+
+def _refuse_power(exponent: Any) -> None:
+    if exponent.is_number and not abs(exponent) <= LARGEST_POWER:
+        raise InputError(f"custom: the power {str(exponent)[:20]} is too large; expected {LARGEST_POWER} at most.")
 
 
 class Reader(ast.NodeVisitor):
@@ -185,6 +210,7 @@ class Reader(ast.NodeVisitor):
             case ast.Div():
                 return left / right
             case ast.Pow():
+                _refuse_power(right)
                 return left**right
         return self.generic_visit(node)
 

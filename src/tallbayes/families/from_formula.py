@@ -128,12 +128,23 @@ def _places(certificate: Certificate, farthest: float) -> list[float]:
     return [x for x in every if certificate.low <= x <= certificate.high and abs(x) <= farthest]
 
 
-def _sizes(curve: Any, piece: float, certificate: Certificate) -> list[float]:
+def _jet(curve: Any, t: float, piece: float, name: str) -> tuple[float, ...]:
+    """Return the compiled derivatives, or say that there are none."""
+    try:
+        return tuple(jet(curve, t, piece))
+    except (ArithmeticError, ValueError):
+        raise CertificationError(
+            f"custom: {name} has no derivatives at t = {t:g}. A potential must be smooth for every real predictor: "
+            "a log, a root or a ratio must not come to the end of its range."
+        ) from None
+
+
+def _sizes(curve: Any, piece: float, certificate: Certificate, name: str) -> list[float]:
     """Return a typical size of each derivative: its largest at the extremes and around 0."""
     places = [0.0, 0.5 * certificate.turn, -0.5 * certificate.turn]
     found = []
     for m in range(1, 5):
-        values = [abs(jet(curve, x, piece)[m - 1]) for x in [*places, *certificate.critical[m]]]
+        values = [abs(_jet(curve, x, piece, name)[m - 1]) for x in [*places, *certificate.critical[m]]]
         found.append(max(values))
     return found
 
@@ -146,9 +157,10 @@ def _refuse_inaccurate(
     name: str,
 ) -> None:
     """Compare compiled derivatives with enclosures, and raise where rounding has spoilt them."""
-    sizes = _sizes(curve, piece, certificate)
+    sizes = _sizes(curve, piece, certificate, name)
     for t in _places(certificate, math.inf):
-        for m, ((lo, hi), found) in enumerate(zip(exact(t), jet(curve, t, piece), strict=True), start=1):
+        found_all = _jet(curve, t, piece, name)
+        for m, ((lo, hi), found) in enumerate(zip(exact(t), found_all, strict=True), start=1):
             if lo == hi == found or (math.isinf(found) and max(abs(lo), abs(hi)) > 1e300):
                 continue
             slack = 1e-9 * max(abs(lo), abs(hi)) + 1e-12 * sizes[m - 1]
@@ -165,7 +177,7 @@ def _reach(curve: Any, piece: float, certificate: Certificate, name: str) -> flo
 
     No bound depends on it: it decides between two ways of computing the same number.
     """
-    sizes = _sizes(curve, piece, certificate)
+    sizes = _sizes(curve, piece, certificate, name)
     places = _places(certificate, 64.0 * certificate.turn)
     for halvings in range(40):
         reach = 8.0 * certificate.turn * 0.5**halvings

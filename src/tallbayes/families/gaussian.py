@@ -1,13 +1,12 @@
 """Real responses with normal noise of known scale: linear regression."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.errors import InputError
+from tallbayes.checks import positive
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 
@@ -51,8 +50,7 @@ class Gaussian(Family):
     convex = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale > 0.0):
-            raise InputError(f"Gaussian: scale={self.scale!r} must be a positive, finite number.")
+        positive("Gaussian", "scale", self.scale)
 
     @property
     def curve(self) -> Parabola:

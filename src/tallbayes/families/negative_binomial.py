@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.errors import InputError
+from tallbayes.checks import positive
 from tallbayes.families import bernoulli
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 
 
 class DispersedCurve(NamedTuple):
-    """(y + size) softplus(eta - log(size)) - y eta."""
+    """(y + size) softplus(eta - log(size)) - y eta; or, which is the same, with softplus(t) = t + softplus(-t)."""
 
     log_size: float
     size: float
@@ -22,8 +22,10 @@ class DispersedCurve(NamedTuple):
 
 
 def coefficients(curve: Any, y: Any) -> Any:
-    """(y + size) g(eta - log size) - y eta."""
-    return y + curve.size, 1.0, -curve.log_size, -y, 0.0
+    """(y + size) g(eta - log size) - y eta; of large counts the mirror image, whose slope loses no digits."""
+    large = 1.0 * (y > curve.size)
+    side = 1.0 - 2.0 * large
+    return y + curve.size, side, -side * curve.log_size, large * curve.size - (1.0 - large) * y, 0.0
 
 
 register_curve(DispersedCurve, CurveFunctions(bernoulli.potential, bernoulli.jet, coefficients))
@@ -43,8 +45,7 @@ class NegativeBinomial(Family):
     convex = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.size) and self.size > 0.0):
-            raise InputError(f"NegativeBinomial: size={self.size!r} must be a positive, finite number.")
+        positive("NegativeBinomial", "size", self.size)
 
     @property
     def curve(self) -> DispersedCurve:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.errors import InputError
-from tallbayes.families.base import Family, Vector, robust_spread
+from tallbayes.checks import positive
+from tallbayes.families.base import Family, Vector, drawn_in, robust_spread
 from tallbayes.families.curve import CurveFunctions, register_curve
 
 
@@ -73,8 +73,7 @@ class PseudoHuber(Family):
 
     def __post_init__(self) -> None:
         for name, value in (("delta", self.delta), ("scale", self.scale)):
-            if not (math.isfinite(value) and value > 0.0):
-                raise InputError(f"PseudoHuber: {name}={value!r} must be a positive, finite number.")
+            positive("PseudoHuber", name, value)
 
     @property
     def curve(self) -> PseudoHuberCurve:
@@ -95,8 +94,8 @@ class PseudoHuber(Family):
         return "any real number"
 
     def starting_predictor(self, y: Vector) -> Vector:
-        """Return the response itself."""
-        return y
+        """Return the response, outliers drawn in."""
+        return drawn_in(y, self.scale)
 
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import positive
-from tallbayes.families.base import Family, Vector, robust_spread
+from tallbayes.families.base import Family, Vector, drawn_in, robust_spread
 from tallbayes.families.curve import CurveFunctions, register_curve
 
 
@@ -103,8 +103,8 @@ class StudentT(Family):
         return "any real number"
 
     def starting_predictor(self, y: Vector) -> Vector:
-        """Return the response itself."""
-        return y
+        """Return the response, outliers drawn in."""
+        return drawn_in(y, self.scale)
 
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""

@@ -36,7 +36,7 @@ def summary(tree: "DataTree", probs: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd
         raise InputError(f"summary: probs={tuple(probs)!r} must lie strictly between 0 and 1.")
     try:
         beta = tree["posterior"]["beta"]
-    except KeyError:
+    except (KeyError, IndexError, TypeError):
         raise InputError("summary: the tree has no posterior['beta']; give a result of tb.sample.") from None
     over = ["chain", "draw"]
     columns = {"mean": beta.mean(over), "sd": beta.std(over, ddof=1)}

@@ -14,9 +14,7 @@ TAILS = (0.025, 0.975)
 ENOUGH = {"mean": 0.1, "sd": 0.05, "tail": 0.15}
 """Largest departures that count as small: a tenth of a standard deviation in the mean, five per cent in the
 standard deviation, 0.15 standard deviations in an end of the 95 % interval."""
-
-
-ERRORS = 3.5
+ERRORS = 1.0
 """Monte Carlo standard errors that a departure must exceed beyond that, to count."""
 QUANTILE_ERROR = 2.7
 """Standard error of a 2.5 % quantile of normal draws, in standard errors of their mean."""
@@ -43,7 +41,7 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
 
     try:
         beta, laplace = tree["posterior"]["beta"], tree["laplace"]
-    except KeyError:
+    except (KeyError, IndexError, TypeError):
         raise InputError("laplace_check: the tree has no laplace group; give a result of tb.sample.") from None
     names = [str(name) for name in np.asarray(beta["coefficient"])]
     draws = np.asarray(beta).reshape(-1, len(names))
@@ -93,7 +91,7 @@ def verdict(tree: "DataTree") -> str:
         f"95 % interval off by {row['shift_2.5%']:+.2f} and {row['shift_97.5%']:+.2f} sd"
     )
     failing = int((~table["enough"]).sum())
-    if not float(table["mcse"].max()) * QUANTILE_ERROR < ENOUGH["tail"]:
+    if not float(table["mcse"].max()) * QUANTILE_ERROR < ENOUGH["tail"] / 2.0:
         return f"Too few effective draws to judge the Gaussian approximation; furthest off was {numbers}."
     if failing == 0:
         return f"The Gaussian approximation was enough for every coefficient; furthest off was {numbers}."

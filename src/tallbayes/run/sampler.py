@@ -10,6 +10,7 @@ from tallbayes.errors import ExactnessError, InputError
 from tallbayes.kernels import Kernel
 from tallbayes.models import Model
 from tallbayes.plan.choose import choose
+from tallbayes.results.mixing import warn_of_slow_mixing
 from tallbayes.results.tree import build_tree
 from tallbayes.run.chain import Chain
 from tallbayes.run.progress import Progress, choose_progress
@@ -67,6 +68,11 @@ def sample(
     ------
     ExactnessError
         If a proved bound was found broken, so that the draws would not be exact.
+
+    Warns
+    -----
+    SlowMixingWarning
+        If some coefficient has fewer than 100 effective draws for each chain, and than a tenth of its draws.
     """
     if not isinstance(model, Model):
         raise InputError(f"sample: model is a {type(model).__name__}; expected a tb.Regression or tb.Factors.")
@@ -95,9 +101,11 @@ def sample(
         "seed": str(seeds.entropy),
     }
     try:
-        return build_tree(model, chosen, runs, attributes)
+        tree = build_tree(model, chosen, runs, attributes)
     except KeyboardInterrupt:  # every draw is made: a late Ctrl-C must not lose them
-        return build_tree(model, chosen, runs, attributes | {"interrupted": 1})
+        tree = build_tree(model, chosen, runs, attributes | {"interrupted": 1})
+    warn_of_slow_mixing(np.asarray(tree["posterior"]["beta"]), model.names)
+    return tree
 
 
 def _run(runs: list[Chain], display: Progress, threads: int) -> bool:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import NoModeError
-from tallbayes.families.curve import coefficients, jet
 from tallbayes.models import Model
 from tallbayes.sources.arrays import ArraySource
+from tallbayes.surrogate.no_mode import failed_search, refuse_dependent_columns, refuse_recession
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -22,9 +22,11 @@ LARGE, LARGE_TOLERANCE = 5_000_000, 1e-2
 well, and the sampler is exact around every centre."""
 SUSPICIOUS = 12
 """Newton steps on all rows after which a posterior without a mode is looked for; a mode takes 2 to 6."""
-LIMIT = 100
-BLOCK = 65536
-"""Rows looked at together where the reason for a missing mode is sought."""
+STALLED = 0.5
+"""Newton's last steps shrink much faster than by this factor, unless they are made of rounding."""
+LIMIT, PATIENCE = 100, 200_000_000
+"""Newton steps before a search is given up; more for small data, up to so many numbers read."""
+HALVINGS = 60
 
 
 class Mode(NamedTuple):
@@ -66,6 +68,11 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
     NoModeError
         If the posterior has no mode: separated classes or dependent columns under a flat prior.
     """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is not finite is seen and said
+        return _find_mode(model, threads)
+
+
+def _find_mode(model: Model, threads: int | None) -> Mode:
     source = model.source
     size = max(SUBSAMPLE, 100 * model.d)
     theta = None
@@ -79,7 +86,8 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
     search = _Search(model, source, threads)
     theta = model.coefficient_priors.inside(model.starting_point(source)) if theta is None else theta
     tolerance = TOLERANCE if source.n * model.d < LARGE else LARGE_TOLERANCE
-    point = search.descend(theta, tolerance=tolerance, limit=LIMIT)
+    limit = max(LIMIT, min(10 * LIMIT, PATIENCE // (source.n * model.d)))
+    point = search.descend(theta, tolerance=tolerance, limit=limit)
     if _factor(point.hessian) is None:
         raise NoModeError(
             "The search for the mode ended where the potential is flat but its Hessian is not positive definite: a "
@@ -111,34 +119,44 @@ class _Search:
         return _Point(theta, value, gradient, hessian + np.diag(curvature + self.ridge))
 
     def descend(self, theta: Vector, *, tolerance: float, limit: int) -> _Point:
-        """Take damped Newton steps until the next one is shorter than the tolerance."""
+        """Take damped Newton steps until the next one is shorter than the tolerance, or made of rounding."""
         exploring = self.exploring
         point = self.evaluate(theta)
-        before = np.zeros_like(theta)
-        if not exploring and self.model.linear:
-            _refuse_dependent_columns(self.model, point.hessian)
+        if not exploring and self.model.linear and np.all(np.isfinite(point.hessian)):
+            refuse_dependent_columns(self.model, point.hessian)
+        before, length_before = np.zeros_like(theta), np.inf
         for iteration in range(limit):
             step, length = self._direction(point)
-            if length < tolerance:
+            stalled = length < LARGE_TOLERANCE and length > STALLED * length_before
+            if length < tolerance or stalled:
                 # Along a separation the last step is short in standard deviations, yet moves predictors.
-                if not exploring and (iteration >= SUSPICIOUS or tolerance > TOLERANCE):
-                    _refuse_recession(self.model, step)
-                    self._refuse_endless(step, before)
+                if not exploring and (iteration >= SUSPICIOUS or tolerance > TOLERANCE or stalled):
+                    refuse_recession(self.model, step)
+                    self._refuse_endless(point.theta, step, before)
                 return point
             if not exploring and iteration >= SUSPICIOUS and iteration % 4 == 0:
-                _refuse_recession(self.model, step)
-            before = step
-            point = self._damped(point, step, length)
+                refuse_recession(self.model, step)
+            before, length_before = step, length
+            lower = self._damped(point, step, length)
+            if lower is None and (exploring or length < LARGE_TOLERANCE):
+                return point
+            if lower is None:
+                raise failed_search(
+                    self.model, "No mode was found: no step lowers the potential.", point.theta, step
+                )
+            point = lower
         if exploring:
             return point
-        raise NoModeError(
+        what_happened = (
             f"No mode was found in {limit} Newton steps: the last one still moved by {length:.2g} posterior "
-            f"standard deviations. {self.model.mode_advice}"
+            "standard deviations."
         )
+        raise failed_search(self.model, what_happened, point.theta, step)
 
-    def _refuse_endless(self, step: Vector, before: Vector) -> None:
+    def _refuse_endless(self, theta: Vector, step: Vector, before: Vector) -> None:
         """Raise if steps do not get shorter although the potential has become flat: Newton's do at a mode."""
-        if not self.model.linear and np.linalg.norm(step) > 0.5 * np.linalg.norm(before):
+        long = np.linalg.norm(step) > 1e-6 * np.linalg.norm(theta)  # and not made of rounding
+        if not self.model.linear and long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
             raise NoModeError(
                 "No mode was found: the potential falls ever more slowly but without end, so under a flat prior "
                 f"the posterior may not exist. {self.model.mode_advice}"
@@ -147,6 +165,9 @@ class _Search:
     def _direction(self, point: _Point) -> tuple[Vector, float]:
         """Return the Newton step and its length in posterior standard deviations."""
         hessian = point.hessian
+        if not (np.isfinite(point.value) and np.all(np.isfinite(hessian)) and np.all(np.isfinite(point.gradient))):
+            what_happened = "No mode was found: the search came where derivatives are too large for a float64."
+            raise failed_search(self.model, what_happened, point.theta, np.full(self.model.d, np.nan))
         if not self.model.family.convex and _factor(hessian) is None:
             hessian = self.evaluate(point.theta, majorise=True).hessian
         damping = 0.0
@@ -156,16 +177,19 @@ class _Search:
         white = np.linalg.solve(lower, point.gradient / scale)
         return np.linalg.solve(lower.T, white) / scale, float(np.linalg.norm(white))
 
-    def _damped(self, point: _Point, step: Vector, length: float) -> _Point:
-        """Halve the step until the potential falls; within reach of rounding, take it whole."""
+    def _damped(self, point: _Point, step: Vector, length: float) -> _Point | None:
+        """Shorten the step until the potential falls (within reach of rounding, take it whole), or return None.
+
+        A potential that is infinite at the end of a step says little about how far to go: then shorten it more.
+        """
         size = 1.0
-        for _ in range(40):
+        for _ in range(HALVINGS):
             trial = self.evaluate(point.theta - size * step)
             rounding = 1e-13 * self.source.n + 1e-12 * abs(point.value)
             if trial.value <= point.value - 1e-4 * size * length**2 + rounding:
                 return trial
-            size /= 2.0
-        raise NoModeError(f"No mode was found: no step lowers the potential. {self.model.mode_advice}")
+            size *= 0.5 if np.isfinite(trial.value) else 0.1
+        return None
 
 
 def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | None:
@@ -182,81 +206,3 @@ def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | No
     except np.linalg.LinAlgError:
         return None
     return scale, lower
-
-
-def _involved(model: Model, direction: Vector, weight: Vector) -> str:
-    share = np.abs(direction) * weight
-    return ", ".join(repr(model.names[j]) for j in np.flatnonzero(share > 1e-3 * np.max(share)))
-
-
-def _refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
-    """Raise if some combination of columns has no curvature at all, to rounding."""
-    scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
-    values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
-    if not model.family.convex and values[0] < -1e-8:
-        return  # not at a mode yet: negative curvature says nothing about the columns
-    if abs(values[0]) < 4.0 * model.d * np.finfo(np.float64).eps:
-        columns = _involved(model, vectors[:, 0], np.ones(model.d))
-        if "," not in columns:
-            raise NoModeError(
-                f"The rows say nothing about the coefficient of {columns}: its column is zero wherever weights "
-                "are not, or offsets are so extreme that every response is certain. Under a flat prior the "
-                "posterior does not exist. Drop the column, or give a proper prior, e.g. "
-                "prior=tb.priors.Normal(0, 2.5)."
-            )
-        if np.any(model.coefficient_priors.proper):
-            raise NoModeError(
-                f"The columns {columns} are so nearly dependent ({model.n} rows) that the prior disappears beside "
-                "them in double precision. Drop one, or centre one whose mean is far larger than its spread."
-            )
-        raise NoModeError(
-            f"The columns {columns} are linearly dependent, to rounding ({model.n} rows), and the prior is "
-            "flat along their combination, so the posterior does not exist. Drop one of them (centre one whose "
-            "mean is far larger than its spread), or give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5)."
-        )
-
-
-def _refuse_recession(model: Model, step: Vector) -> None:
-    """Raise if the potential of no row ever rises along a Newton step: separated classes."""
-    if not model.family.convex or np.any(step[model.coefficient_priors.proper] != 0.0):
-        return
-    if not _recedes(model, step):
-        return
-    # Leave out what the separation does not need, so that the message names few columns.
-    size = np.array([np.max(np.abs(model.source.rows.X[:, j])) for j in range(model.d)])
-    for j in np.argsort(np.abs(step) * size):
-        shorter = np.where(np.arange(model.d) == j, 0.0, step)
-        if _recedes(model, shorter):
-            step = shorter
-    raise NoModeError(
-        f"The responses are separated by {_involved(model, step, size)}: moving these coefficients ever "
-        "further fits every row better, so under a flat prior the posterior does not exist. "
-        "Give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), or drop or merge these columns."
-    )
-
-
-def _recedes(model: Model, step: Vector) -> bool:
-    """Return whether the potential of no row ever rises along -step, and that of some row moves.
-
-    For a convex g the slope of row i far along v = -step is (s g'(+-inf) + l) x_i . v, with the sign of
-    s x_i . v; if it is nowhere positive the potential falls, or stays, for ever.
-    """
-    rows, curve = model.source.rows, model.family.curve
-    ends = {p: (jet(curve, -np.inf, p)[0], jet(curve, np.inf, p)[0]) for p in model.family.pieces}
-    change = np.concatenate([-(rows.X[i : i + BLOCK] @ step) for i in range(0, model.n, BLOCK)])
-    if rows.weight.size > 1:
-        change[rows.weight == 0.0] = 0.0
-    largest = float(np.max(np.abs(change)))
-    if largest < 1e-3:
-        return False
-    for first in range(0, model.n, BLOCK):
-        part = slice(first, first + BLOCK)
-        m, s, _, l, piece = coefficients(curve, rows.y[part])
-        moving = change[part] != 0.0
-        far = np.zeros(moving.shape)
-        for p, (falling, rising) in ends.items():
-            far = np.where(piece == p, np.where(s * change[part] > 0.0, rising, falling), far)
-        slopes = np.broadcast_to(m * s * far + l, moving.shape)
-        if np.any(slopes[moving] * change[part][moving] > 1e-6 * largest):
-            return False  # some row rises: no need to look at the others
-    return True

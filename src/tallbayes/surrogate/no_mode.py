@@ -1,0 +1,135 @@
+"""Why a posterior has no mode that a search could find, said in terms of the user's rows and columns."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled
+from tallbayes.errors import NoModeError
+from tallbayes.families.curve import coefficients, jet
+from tallbayes.models import Model
+from tallbayes.sources.rows import Rows, dot_row, entry
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+BLOCK = 65536
+"""Rows looked at together."""
+UNRESOLVED = 1e-10
+"""A Newton step so short beside the coefficients themselves is made of rounding."""
+
+
+def failed_search(model: Model, what_happened: str, theta: Vector, step: Vector) -> NoModeError:
+    """Return the error of a search that failed at theta, with the reason that can be seen there."""
+    if np.all(np.isfinite(step)) and np.linalg.norm(step) <= UNRESOLVED * np.linalg.norm(theta):
+        return NoModeError(
+            f"{what_happened} The posterior is narrower than double precision resolves: its coefficients are known "
+            f"to about {np.linalg.norm(step) / np.linalg.norm(theta):.1g} of their size. Look at the family's "
+            "scale, at weights and at huge responses, or centre columns whose mean is far larger than their spread."
+        )
+    return NoModeError(f"{what_happened} {_steepest_row(model, theta)}{model.mode_advice}")
+
+
+def _steepest_row(model: Model, theta: Vector) -> str:
+    """Describe the row that pulls hardest: a response, offset or weight out of all proportion shows there."""
+    if not model.linear:
+        return ""
+    rows = model.source.rows
+    i, predictor = _find_steepest(rows, model.family.curve, theta)
+    return (
+        f"The row that pulls hardest is {i}: response {rows.y[i]:.6g}, predictor {predictor:.3g} (offset "
+        f"{entry(rows.offset, i):.3g}), weight {entry(rows.weight, i):.3g}. "
+    )
+
+
+@compiled
+def _find_steepest(rows: Rows, curve: object, theta: Vector) -> tuple[int, float]:
+    """Return the row with the steepest potential at theta, not a number counting as steepest; and its predictor."""
+    X, y, weight, offset = rows
+    best, steepest, predictor = 0, -1.0, 0.0
+    for i in range(X.shape[0]):
+        m, s, c, l, piece = coefficients(curve, y[i])
+        eta = dot_row(X, i, theta) + entry(offset, i)
+        pull = abs(entry(weight, i) * (m * s * jet(curve, s * eta + c, piece)[0] + l))
+        if not pull <= steepest:
+            best, steepest, predictor = i, pull, eta
+        if np.isnan(pull):
+            break
+    return best, predictor
+
+
+def _involved(model: Model, direction: Vector, weight: Vector) -> str:
+    share = np.abs(direction) * weight
+    return ", ".join(repr(model.names[j]) for j in np.flatnonzero(share > 1e-3 * np.max(share)))
+
+
+def refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
+    """Raise if some combination of columns has no curvature at all, to rounding."""
+    scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
+    values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
+    if not model.family.convex and values[0] < -1e-8:
+        return  # not at a mode yet: negative curvature says nothing about the columns
+    if abs(values[0]) < 4.0 * model.d * np.finfo(np.float64).eps:
+        columns = _involved(model, vectors[:, 0], np.ones(model.d))
+        if "," not in columns:
+            raise NoModeError(
+                f"The rows say nothing about the coefficient of {columns}: its column is zero wherever weights "
+                "are not, or offsets are so extreme that every response is certain. Under a flat prior the "
+                "posterior does not exist. Drop the column, or give a proper prior, e.g. "
+                "prior=tb.priors.Normal(0, 2.5)."
+            )
+        if np.any(model.coefficient_priors.proper):
+            raise NoModeError(
+                f"The columns {columns} are so nearly dependent ({model.n} rows) that the prior disappears beside "
+                "them in double precision. Drop one, or centre one whose mean is far larger than its spread."
+            )
+        raise NoModeError(
+            f"The columns {columns} are linearly dependent, to rounding ({model.n} rows), and the prior is "
+            "flat along their combination, so the posterior does not exist. Drop one of them (centre one whose "
+            "mean is far larger than its spread), or give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5)."
+        )
+
+
+def refuse_recession(model: Model, step: Vector) -> None:
+    """Raise if the potential of no row ever rises along a Newton step: separated classes."""
+    if not model.family.convex or np.any(step[model.coefficient_priors.proper] != 0.0):
+        return
+    if not _recedes(model, step):
+        return
+    # Leave out what the separation does not need, so that the message names few columns.
+    size = np.array([np.max(np.abs(model.source.rows.X[:, j])) for j in range(model.d)])
+    for j in np.argsort(np.abs(step) * size):
+        shorter = np.where(np.arange(model.d) == j, 0.0, step)
+        if _recedes(model, shorter):
+            step = shorter
+    raise NoModeError(
+        f"The responses are separated by {_involved(model, step, size)}: moving these coefficients ever "
+        "further fits every row better, so under a flat prior the posterior does not exist. "
+        "Give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5), or drop or merge these columns."
+    )
+
+
+def _recedes(model: Model, step: Vector) -> bool:
+    """Return whether the potential of no row ever rises along -step, and that of some row moves.
+
+    For a convex g the slope of row i far along v = -step is (s g'(+-inf) + l) x_i . v, with the sign of
+    s x_i . v; if it is nowhere positive the potential falls, or stays, for ever.
+    """
+    rows, curve = model.source.rows, model.family.curve
+    ends = {p: (jet(curve, -np.inf, p)[0], jet(curve, np.inf, p)[0]) for p in model.family.pieces}
+    change = np.concatenate([-(rows.X[i : i + BLOCK] @ step) for i in range(0, model.n, BLOCK)])
+    if rows.weight.size > 1:
+        change[rows.weight == 0.0] = 0.0
+    largest = float(np.max(np.abs(change)))
+    if largest < 1e-3:
+        return False
+    for first in range(0, model.n, BLOCK):
+        part = slice(first, first + BLOCK)
+        m, s, _, l, piece = coefficients(curve, rows.y[part])
+        moving = change[part] != 0.0
+        far = np.zeros(moving.shape)
+        for p, (falling, rising) in ends.items():
+            far = np.where(piece == p, np.where(s * change[part] > 0.0, rising, falling), far)
+        slopes = np.broadcast_to(m * s * far + l, moving.shape)
+        if np.any(slopes[moving] * change[part][moving] > 1e-6 * largest):
+            return False  # some row rises: no need to look at the others
+    return True
