@@ -416,11 +416,35 @@ def test_rounding_is_no_violation(order):
 
 
 def test_a_wrong_bound_ends_the_run():
-    x1, x2, _ = label_data(700, 5)
-    honest = label_bounds(x1, x2)
-    model = label_model(700, seed=5, bounds={3: honest[3] / 20.0})
+    model = label_model(700, seed=5)
+    model.row_limits[3] = model.row_limits[3] / 20.0  # behind the back of the checks at set-up
     with pytest.raises(ExactnessError, match=r"tb\.Factors are too small"):
         tb.sample(model, tb.kernels.ScalableMH(order=2), draws=20_000, chains=1, seed=1, progress=False)
+
+
+def test_a_bound_of_third_derivatives_that_is_seen_to_be_wrong():
+    x1, x2, _ = label_data(700, 5)
+    with pytest.raises(InputError, match=r"bounds\[3\]: row 0 has .* a third derivative is about"):
+        label_model(700, seed=5, bounds={3: label_bounds(x1, x2)[3] / 20.0})
+    with pytest.raises(InputError, match=r"bounds\[3\]: row 0 has 0, but at"):
+        label_model(700, seed=5, bounds={3: 0.0})
+
+
+def test_a_wrong_gradient_is_not_blamed_on_the_hessian():
+    def potential(theta, row):
+        return 0.5 * (theta[0] + theta[1] * row[0]) ** 2
+
+    def gradient(theta, row, out):
+        out[0] = theta[0] + theta[1] * row[0]
+        out[1] = theta[0] * row[0] + theta[1] * row[0]  # should have row[0] squared
+
+    def hessian(theta, row, out):
+        out[0, 0], out[0, 1], out[1, 0], out[1, 1] = 1.0, row[0], row[0], row[0] ** 2
+
+    with pytest.raises(InputError, match=r"gradient: row \d+ gives .* for 'b'"):
+        tb.Factors(
+            np.arange(1.0, 9.0)[:, None], potential, ["a", "b"], prior=NORMAL, gradient=gradient, hessian=hessian
+        )
 
 
 def test_a_potential_that_fails_within_a_run_ends_it():

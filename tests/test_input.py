@@ -504,6 +504,7 @@ def test_badly_scaled_designs_have_a_posterior(data, change):
 
 def test_search_that_does_not_end(data, monkeypatch):
     monkeypatch.setattr("tallbayes.surrogate.mode.LIMIT", 1)
+    monkeypatch.setattr("tallbayes.surrogate.mode.PATIENCE", 0)
     with pytest.raises(NoModeError, match=r"No mode was found in 1 Newton steps"):
         draw(tb.Regression(*data, BERNOULLI, FLAT))
 

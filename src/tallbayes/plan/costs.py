@@ -10,13 +10,22 @@ EVENT = 25.0
 
 def random_row(n: int, d: int) -> float:
     """Return the cost of one thinning trial: a row drawn at random, mostly waiting for memory."""
-    far = 300.0 if n * d > 100_000 else 0.0
-    return 100.0 + far + 5.0 * d
+    return 100.0 + (200.0 if _far(n, d) else 0.0) + 5.0 * d
 
 
 def sketched_row(d: int) -> float:
-    """Return the cost of one trial that the sketch settles."""
+    """Return the cost of one of many trials that the sketch settles: they wait for memory together."""
     return 30.0 + 0.3 * d
+
+
+def sketched_step(n: int, d: int) -> float:
+    """Return what a step with any sketched trials costs beside them: one wait for three tables in turn."""
+    return 400.0 + (250.0 if _far(n, d) else 0.0)
+
+
+def _far(n: int, d: int) -> bool:
+    """Return whether rows are seldom in the processor's cache."""
+    return n * d > 100_000
 
 
 def sketch(n: int, d: int) -> float:

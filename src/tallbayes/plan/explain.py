@@ -142,9 +142,10 @@ def _nanoseconds(model: Model, chosen: Chosen) -> float:
     passes = chosen.rehearsal.full_per_million * 1e-6
     rows = max(chosen.rehearsal.rows_per_draw - passes * n, 0.0)
     drawn = chosen.forecasts[0].rows if chosen.forecasts and chosen.prepared.target.sketch.facts.size else 0.0
+    sketched = drawn * costs.sketched_row(d) + min(1.0, drawn) * costs.sketched_step(n, d)
     trials = chosen.prepared.proposal.inner
     inner = (trials - 1) * (costs.step(d, order) + costs.cubic(d)) if trials > 1 else 0.0
-    looking = rows * costs.random_row(n, d) + drawn * costs.sketched_row(d) + passes * 2 * n * costs.full_row(d)
+    looking = rows * costs.random_row(n, d) + sketched + passes * 2 * n * costs.full_row(d)
     return costs.step(d, order) + inner + looking
 
 

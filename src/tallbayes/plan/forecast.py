@@ -119,10 +119,12 @@ def _thinning(
     # Of the events, those that a row's share does not clear; rises and falls are alike for independent pairs.
     used = float(np.sum(psi * np.mean(shares, axis=1))) * share / total if total > 0.0 else 1.0
     full = rates >= n
-    events = float(np.mean(np.where(full, 0.0, rates)))
+    thinned = np.where(full, 0.0, rates)
+    events, any_event = float(np.mean(thinned)), float(np.mean(1.0 - np.exp(-thinned)))
     passes = float(np.mean(full)) * _full_pass(n, d)
     plain = passes + events * (costs.EVENT + used * costs.random_row(n, d))
-    sketched = passes + events * (costs.EVENT + used * costs.sketched_row(d))
+    sketched = passes + any_event * costs.sketched_step(n, d)
+    sketched += events * (costs.EVENT + used * costs.sketched_row(d))
     sketch = local and REPEATS * draws * (plain - sketched) > costs.sketch(n, d)
     step = costs.step(d, order) + (sketched if sketch else plain)
     return Forecast(

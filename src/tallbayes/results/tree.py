@@ -53,10 +53,11 @@ def build_tree(model: Model, chosen: "Chosen", runs: list["Chain"], attributes: 
         {name: (chain_draw, np.stack([getattr(run, name)[:kept] for run in runs])) for name in recorded},
         coords=coordinates,
     )
-    inverse_root = prepared.whitening.inverse_root
+    whitening, inverse_root = prepared.whitening, prepared.whitening.inverse_root
     laplace = xr.Dataset(
         {
-            "mode": ("coefficient", prepared.mode.theta),
+            # One more Newton step, which costs no pass: the centre may be a little off the mode.
+            "mode": ("coefficient", whitening.centre - inverse_root.T @ whitening.gradient),
             "covariance": (("coefficient", "other"), inverse_root.T @ inverse_root),
         },
         coords={"coefficient": names, "other": names},

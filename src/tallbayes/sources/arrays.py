@@ -21,6 +21,8 @@ Part = TypeVar("Part")
 PARTS = 64
 """Sums run over at most this many fixed ranges of rows, added in order: the same result for any threads."""
 SMALLEST_PART = 4096
+MANY, NEIGHBOURS = 100_000, 8
+"""From so many rows on a subsample is taken by so many neighbours at a time."""
 SMALLEST_COLUMN, LARGEST_COLUMN = 1e-75, 1e75
 """Columns whose largest absolute value is not between these are refused: fourth powers must not overflow."""
 
@@ -59,7 +61,7 @@ class ArraySource:
     ) -> None:
         n = X.shape[0]
         self.names = names
-        _refuse_bad_values(X, names)
+        self.largest = _largest_values(X, names)
         self.rows = Rows(
             writable_view(X),
             writable_view(y),
@@ -123,12 +125,19 @@ class ArraySource:
         return sum(values), _ordered_sum(gradients), half + np.tril(half, -1).T
 
     def sampled(self, size: int) -> NDArray[np.int64]:
-        """Return the indices of the rows of a subsample."""
-        places = np.arange(size) + np.random.default_rng(0).random(size)
-        return np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
+        """Return the indices of the rows of a subsample.
+
+        One at random, always the same, from each of as many equal ranges; or, of many, a few neighbours, which are
+        read several times faster.
+        """
+        run = NEIGHBOURS if size >= MANY and self.n >= 2 * size else 1
+        spots = size // run
+        places = np.arange(spots) + np.random.default_rng(0).random(spots)
+        first = np.minimum((places * (self.n / spots)).astype(np.int64), self.n - run)
+        return (first[:, None] + np.arange(run)).ravel()
 
     def subsample(self, size: int) -> "ArraySource":
-        """Return a source of ``size`` rows: one at random, always the same, from each of ``size`` equal ranges."""
+        """Return a source of about ``size`` rows, spread over all."""
         chosen = self.sampled(size)
         rows = self.rows
         return ArraySource.of_rows(
@@ -235,7 +244,8 @@ def _zero_if_finite(X: NDArray[Any], first: int, last: int) -> float:
     return total
 
 
-def _refuse_bad_values(X: NDArray[Any], names: list[str]) -> None:
+def _largest_values(X: NDArray[Any], names: list[str]) -> Vector:
+    """Return the largest absolute value of each column, after checking that every value can be used."""
     X = writable_view(X)
     largest = np.zeros(X.shape[1])
     for first in range(0, X.shape[0], 65536):
@@ -259,3 +269,4 @@ def _refuse_bad_values(X: NDArray[Any], names: list[str]) -> None:
                 f"X: column {names[j]!r} has values up to {size:.3g}, whose powers no float64 holds. Rescale "
                 "the column so that typical values are near 1."
             )
+    return largest

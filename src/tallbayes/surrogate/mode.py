@@ -17,20 +17,22 @@ SUBSAMPLE, GROWTH = 20_000, 8
 """Rows of the first subsample, and by how much the next is larger, while it is much smaller than the data."""
 TOLERANCE = 1e-8
 """Length of the last Newton step, in posterior standard deviations."""
-LARGE, LARGE_TOLERANCE = 5_000_000, 1e-2
-"""With this many numbers in the design a pass costs more than it gains: a centre this near the mode serves as
-well, and the sampler is exact around every centre."""
+LARGE, LARGE_TOLERANCE = 5_000_000, 0.05
+"""With this many numbers in the design a pass costs more than it gains: a centre this near the mode, on average
+over the coefficients, serves as well, and the sampler is exact around every centre."""
+NEAR = 0.5
+"""The same for a subsample, whose own mode is further than that from the one looked for."""
 SUSPICIOUS = 12
 """Newton steps on all rows after which a posterior without a mode is looked for; a mode takes 2 to 6."""
-STALLED = 0.5
-"""Newton's last steps shrink much faster than by this factor, unless they are made of rounding."""
+SHORT, STALLED = 1e-2, 0.5
+"""Newton's steps that are so short shrink much faster than by such a factor, unless they are made of rounding."""
 LIMIT, PATIENCE = 100, 200_000_000
 """Newton steps before a search is given up; more for small data, up to so many numbers read."""
 HALVINGS = 60
 
 
 class Mode(NamedTuple):
-    """Where the posterior is largest, with what was computed there."""
+    """Where the posterior is largest, or so near that it serves as a centre; with what was computed there."""
 
     theta: Vector
     potential: float
@@ -61,7 +63,7 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
     Returns
     -------
     Mode
-        The mode and the derivatives there, to 1e-8 posterior standard deviations (1e-2 for large designs).
+        The mode and the derivatives there, to 1e-8 posterior standard deviations (large designs: 0.05 on average).
 
     Raises
     ------
@@ -81,11 +83,11 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
         search = _Search(model, part, threads)
         search.exploring, search.ridge = True, model.holding_ridge(part)
         start = model.coefficient_priors.inside(model.starting_point(part)) if theta is None else theta
-        theta = search.descend(start, tolerance=0.1, limit=25).theta
+        theta = search.descend(start, tolerance=NEAR, limit=25).theta
         size *= GROWTH
     search = _Search(model, source, threads)
     theta = model.coefficient_priors.inside(model.starting_point(source)) if theta is None else theta
-    tolerance = TOLERANCE if source.n * model.d < LARGE else LARGE_TOLERANCE
+    tolerance = TOLERANCE if source.n * model.d < LARGE else LARGE_TOLERANCE * np.sqrt(model.d)
     limit = max(LIMIT, min(10 * LIMIT, PATIENCE // (source.n * model.d)))
     point = search.descend(theta, tolerance=tolerance, limit=limit)
     if _factor(point.hessian) is None:
@@ -127,7 +129,7 @@ class _Search:
         before, length_before = np.zeros_like(theta), np.inf
         for iteration in range(limit):
             step, length = self._direction(point)
-            stalled = length < LARGE_TOLERANCE and length > STALLED * length_before
+            stalled = length < SHORT and length > STALLED * length_before
             if length < tolerance or stalled:
                 # Along a separation the last step is short in standard deviations, yet moves predictors.
                 if not exploring and (iteration >= SUSPICIOUS or tolerance > TOLERANCE or stalled):
@@ -138,7 +140,7 @@ class _Search:
                 refuse_recession(self.model, step)
             before, length_before = step, length
             lower = self._damped(point, step, length)
-            if lower is None and (exploring or length < LARGE_TOLERANCE):
+            if lower is None and (exploring or length < SHORT):
                 return point
             if lower is None:
                 raise failed_search(

@@ -1,0 +1,160 @@
+"""Data at the ends of what double precision holds: a posterior, or a message that says what is wrong with them."""
+
+import numpy as np
+import pytest
+
+import tallbayes as tb
+from tallbayes.errors import InputError, NoModeError
+from tallbayes.families.curve import coefficients, jet
+from tallbayes.surrogate.basis import find_basis
+
+FAMILIES, FLAT = tb.families, tb.priors.Flat()
+N, BETA = 500, np.array([0.3, 0.5, -0.4])
+
+
+@pytest.fixture
+def design():
+    rng = np.random.default_rng(0)
+    return np.column_stack([np.ones(N), rng.standard_normal((N, 2))]), rng
+
+
+def mean_of(X):
+    return np.exp(X @ BETA)
+
+
+def huge_counts(X, rng):
+    mean = np.exp(X @ BETA + 40.0)
+    return np.round(mean + np.sqrt(mean) * rng.standard_normal(N)), FAMILIES.Poisson(), {}, [40.3, 0.5, -0.4]
+
+
+def huge_exposure(X, rng):
+    return np.round(1e15 * mean_of(X)), FAMILIES.Poisson(), {"offset": np.full(N, np.log(1e15))}, BETA
+
+
+def one_huge_count(X, rng):
+    y = rng.poisson(mean_of(X)).astype(float)
+    y[5] = 1e18
+    return y, FAMILIES.Poisson(), {}, None
+
+
+def huge_trials(X, rng):
+    return np.round(1e15 / (1.0 + np.exp(-X @ BETA))), FAMILIES.Binomial(10**15), {}, BETA
+
+
+def huge_dispersed_counts(X, rng):
+    y = np.round(np.exp(X @ BETA + 40.0) * rng.gamma(1e4, 1e-4, N))
+    return y, FAMILIES.NegativeBinomial(1e4), {}, [40.3, 0.5, -0.4]
+
+
+def tiny_normal_scale(X, rng):
+    return X @ BETA + 1e-8 * rng.standard_normal(N), FAMILIES.Gaussian(1e-8), {}, BETA
+
+
+def tiny_student_scale(X, rng):
+    return X @ BETA + 1e-6 * rng.standard_t(4, N), FAMILIES.StudentT(4.0, 1e-6), {}, BETA
+
+
+def huge_weights(X, rng):
+    y = rng.random(N) < 1.0 / (1.0 + np.exp(-X @ BETA))
+    return y, FAMILIES.Bernoulli(), {"weights": np.full(N, 1e15)}, None
+
+
+def wild_outlier(X, rng):
+    y = X @ BETA + 0.01 * rng.standard_t(4, N)
+    y[7] = 1e60
+    return y, FAMILIES.StudentT(4.0, 0.01), {}, BETA
+
+
+def offsets_against_counts(X, rng):
+    return rng.poisson(mean_of(X)), FAMILIES.Poisson(), {"offset": np.where(np.arange(N) < 5, 700.0, 0.0)}, None
+
+
+def offsets_against_amounts(X, rng):
+    y = rng.gamma(2.0, mean_of(X) / 2.0)
+    return y, FAMILIES.Gamma(2.0), {"offset": np.where(np.arange(N) < 5, -700.0, 0.0)}, None
+
+
+def offsets_against_probit(X, rng):
+    y = rng.random(N) < 0.5
+    offset = np.where(np.arange(N) < 5, np.where(y, -700.0, 700.0), 0.0)
+    return y, FAMILIES.Bernoulli("probit"), {"offset": offset}, None
+
+
+EXTREMES = [
+    huge_counts,
+    huge_exposure,
+    one_huge_count,
+    huge_trials,
+    huge_dispersed_counts,
+    tiny_normal_scale,
+    tiny_student_scale,
+    huge_weights,
+    wild_outlier,
+    offsets_against_counts,
+    offsets_against_amounts,
+    offsets_against_probit,
+]
+
+
+@pytest.mark.parametrize("make", EXTREMES)
+def test_extreme_data_have_a_mode(make, design):
+    X, rng = design
+    y, family, options, wanted = make(X, rng)
+    mode, whitening = find_basis(tb.Regression(X, y, family, FLAT, **options), threads=1)
+    # Newton's next step is short beside the posterior, whatever rounding leaves of it.
+    assert np.linalg.norm(whitening.gradient) < 1e-2
+    if wanted is not None:
+        np.testing.assert_allclose(mode.theta, wanted, atol=0.01)
+
+
+def test_draws_of_huge_counts_have_the_right_spread(design):
+    """Rows of 1e17 lose no digits of their differences: draws spread as the curvature says."""
+    X, rng = design
+    y, family, options, _ = huge_counts(X, rng)
+    tree = tb.sample(tb.Regression(X, y, family, FLAT, **options), draws=2000, chains=2, seed=1, progress=False)
+    spread = np.std(tree["posterior"]["beta"].values.reshape(-1, 3), axis=0)
+    wanted = np.sqrt(np.diag(np.linalg.inv((X.T * y) @ X)))
+    np.testing.assert_allclose(spread, wanted, rtol=0.1)
+    assert tree.attrs["bound_violations"] == 0
+
+
+@pytest.mark.parametrize("y", [0.0, 2.0, 3.0, 4.0, 1e6, 1e17])
+def test_slope_of_a_dispersed_count_loses_no_digits(y):
+    size, eta = 3.0, np.log(y + 1.0) + 0.1
+    m, s, c, l, piece = coefficients(FAMILIES.NegativeBinomial(size).curve, y)
+    slope = m * s * jet(FAMILIES.NegativeBinomial(size).curve, s * eta + c, piece)[0] + l
+    mean = np.exp(eta)
+    assert slope == pytest.approx(size * (mean - y) / (mean + size), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("scale", "weight", "message"),
+    [
+        (1e-100, 1.0, "narrower than double precision resolves"),
+        (1.0, 1e300, "narrower than double precision resolves"),
+        (1e-300, 1.0, "too large for a float64. The row that pulls hardest is 0: response"),
+    ],
+)
+def test_posteriors_that_no_number_holds(design, scale, weight, message):
+    X, rng = design
+    y = X @ BETA + rng.standard_normal(N)
+    model = tb.Regression(X, y, FAMILIES.Gaussian(scale), FLAT, weights=np.full(N, weight))
+    with pytest.raises(NoModeError, match=message):
+        find_basis(model, threads=1)
+
+
+def test_no_proper_prior_is_advised_where_there_is_one(design, monkeypatch):
+    X, rng = design
+    monkeypatch.setattr("tallbayes.surrogate.mode.LIMIT", 1)
+    monkeypatch.setattr("tallbayes.surrogate.mode.PATIENCE", 0)
+    y = rng.poisson(mean_of(X)).astype(float)
+    y[17] = 1e9
+    with pytest.raises(NoModeError, match=r"pulls hardest is 17: response 1e\+09.*Look for responses") as error:
+        find_basis(tb.Regression(X, y, FAMILIES.Poisson(), tb.priors.Normal(0, 1)), threads=1)
+    assert "proper prior" not in str(error.value)
+
+
+def test_responses_whose_powers_overflow(design):
+    X, _ = design
+    with pytest.raises(InputError, match=r"y: row 3 is 1e\+200, whose powers no float64 holds"):
+        tb.Regression(X, np.where(np.arange(N) == 3, 1e200, 0.0), FAMILIES.Gaussian())
