@@ -398,3 +398,12 @@ def test_responses_outside_the_support(family, bad):
 def test_bad_parameters(make, argument):
     with pytest.raises(tb.errors.InputError, match=argument):
         make()
+
+
+@pytest.mark.parametrize(
+    "family", [tb.families.Gaussian, tb.families.NegativeBinomial, tb.families.Gamma, tb.families.PseudoHuber]
+)
+@pytest.mark.parametrize("value", [[1.0, 2.0], "1", None, True, 0.0, -1.0, math.inf, math.nan])
+def test_parameters_of_families_are_positive_numbers(family, value):
+    with pytest.raises(tb.errors.InputError, match="must be a positive, finite number"):
+        family(value)

@@ -314,6 +314,10 @@ def test_arguments_of_summary(data):
         tb.summary(tree, probs=(0.0, 0.5))
     with pytest.raises(InputError, match=r"the tree has no posterior\['beta'\]"):
         tb.summary(tree["sample_stats"])
+    with pytest.raises(InputError, match=r"give a result of tb\.sample"):
+        tb.summary(np.zeros((2, 3)))
+    with pytest.raises(InputError, match=r"give a result of tb\.sample"):
+        tb.verdict(np.zeros((2, 3)))
     with pytest.raises(InputError, match="the tree has no laplace group"):
         tb.laplace_check(tree["sample_stats"])
 

@@ -167,3 +167,14 @@ def test_what_is_refused(prior, message):
     X, y = data(d=2)
     with pytest.raises(InputError, match=message):
         tb.Regression(X, y, tb.families.Bernoulli(), prior())
+
+
+def test_none_is_the_default_of_a_coefficient():
+    X = np.column_stack([np.ones(50), np.arange(50.0)])
+    y = np.arange(50) % 2
+    listed = tb.Regression(X, y, tb.families.Bernoulli(), [None, P.Cauchy(0.0, 2.0)])
+    named = tb.Regression(X, y, tb.families.Bernoulli(), {"x0": None, "x1": P.Cauchy(0.0, 2.0)})
+    default = tb.Regression(X, y, tb.families.Bernoulli()).coefficient_priors
+    for model in (listed, named):
+        assert model.coefficient_priors.scale[0] == default.scale[0]
+        assert model.coefficient_priors.describe(model.names).endswith("x1 ~ Cauchy(0, 2)")

@@ -330,6 +330,14 @@ def test_gaussian_approximation_is_judged_by_the_draws(model):
     assert "was not enough for 1 of 3 coefficients; furthest off was 'x1'" in tb.verdict(shifted)
 
 
+def test_few_draws_do_not_excuse_a_wrong_approximation(model):
+    """Departures that Monte Carlo error could explain are not called small: the draws are too few to judge."""
+    tree = draw(model, draws=100, chains=2)
+    tree["laplace"]["mode"] += 0.3 * np.sqrt(np.diag(tree["laplace"]["covariance"].values))
+    assert tb.verdict(tree).startswith("Too few effective draws to judge")
+    assert not tb.laplace_check(tree)["enough"].any()
+
+
 def test_picture_shows_the_most_skewed_coefficients(model):
     from tallbayes.results.plots import posterior_against_laplace
 
