@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -177,7 +177,21 @@ class Flat(Prior):
 
 
 @dataclass(frozen=True)
-class Normal(Prior):
+class _LocationScale(Prior):
+    """What priors with a mean and a scale have in common."""
+
+    mean: ArrayLike = 0.0
+    scale: ArrayLike = 1.0
+    _kind: ClassVar[int]
+    _shape: ClassVar[float] = 0.0
+
+    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+        """Return the prior of each coefficient, after checking shapes and signs."""
+        mean, scale = _numbers(type(self).__name__, X.shape[1], mean=self.mean, scale=self.scale)
+        return _resolved(self._kind, mean, scale, self._shape, X.shape[1])
+
+
+class Normal(_LocationScale):
     """Independent normal priors.
 
     Parameters
@@ -188,13 +202,7 @@ class Normal(Prior):
         One standard deviation for all coefficients, or one for each; positive.
     """
 
-    mean: ArrayLike = 0.0
-    scale: ArrayLike = 1.0
-
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
-        """Return the prior of each coefficient, after checking shapes and signs."""
-        mean, scale = _numbers("Normal", X.shape[1], mean=self.mean, scale=self.scale)
-        return _resolved(NORMAL, mean, scale, 0.0, X.shape[1])
+    _kind = NORMAL
 
 
 @dataclass(frozen=True)
@@ -221,8 +229,7 @@ class StudentT(Prior):
         return _resolved(STUDENT, mean, scale, df, X.shape[1])
 
 
-@dataclass(frozen=True)
-class Cauchy(Prior):
+class Cauchy(_LocationScale):
     """Independent Cauchy priors: Student's t with one degree of freedom.
 
     Parameters
@@ -233,17 +240,10 @@ class Cauchy(Prior):
         Scale, one for all coefficients or one for each; positive.
     """
 
-    mean: ArrayLike = 0.0
-    scale: ArrayLike = 1.0
-
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
-        """Return the prior of each coefficient, after checking shapes and signs."""
-        mean, scale = _numbers("Cauchy", X.shape[1], mean=self.mean, scale=self.scale)
-        return _resolved(STUDENT, mean, scale, 1.0, X.shape[1])
+    _kind, _shape = STUDENT, 1.0
 
 
-@dataclass(frozen=True)
-class Laplace(Prior):
+class Laplace(_LocationScale):
     """Independent Laplace (double exponential) priors, the Bayesian lasso's.
 
     Parameters
@@ -254,13 +254,7 @@ class Laplace(Prior):
         Scale b of the density exp(-abs(x - mean) / b) / (2 b), one for all coefficients or one for each; positive.
     """
 
-    mean: ArrayLike = 0.0
-    scale: ArrayLike = 1.0
-
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
-        """Return the prior of each coefficient, after checking shapes and signs."""
-        mean, scale = _numbers("Laplace", X.shape[1], mean=self.mean, scale=self.scale)
-        return _resolved(LAPLACE, mean, scale, 0.0, X.shape[1])
+    _kind = LAPLACE
 
 
 @dataclass(frozen=True)

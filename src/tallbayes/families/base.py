@@ -61,25 +61,3 @@ class Family(ABC):
         """Return the largest absolute value of the m-th derivative of g on the whole line (inf if none)."""
         points = np.concatenate([self.critical_points(m), [-np.inf, np.inf]])
         return float(max(abs(jet(self.curve, float(t), p)[m - 1]) for t in points for p in self.pieces))
-
-
-def robust_spread(y: Vector, weights: Vector) -> float:
-    """Return the median absolute deviation, scaled as for a normal; a row of weight 3 counts as three."""
-    middle = _weighted_median(y, weights)
-    return 1.4826 * _weighted_median(np.abs(y - middle), weights)
-
-
-def drawn_in(y: Vector, scale: float) -> Vector:
-    """Return responses without outliers: those beyond ten spreads from the median are put there."""
-    middle, reach = float(np.median(y)), 10.0 * max(robust_spread(y, np.ones(1)), scale)
-    return np.clip(y, middle - reach, middle + reach)
-
-
-def _weighted_median(values: Vector, weights: Vector) -> float:
-    if weights.size == 1:
-        return float(np.median(values))
-    order = np.argsort(values, kind="stable")
-    values, passed = values[order], np.cumsum(weights[order])
-    half = 0.5 * passed[-1]
-    low, high = np.searchsorted(passed, half, side="left"), np.searchsorted(passed, half, side="right")
-    return 0.5 * float(values[min(low, values.size - 1)] + values[min(high, values.size - 1)])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tallbayes.checks import positive
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
+from tallbayes.families.responses import CountResponse
 
 
 class CountCurve(NamedTuple):
@@ -60,7 +61,7 @@ class _Exponential(Family):
 
 
 @dataclass(frozen=True)
-class Poisson(_Exponential):
+class Poisson(_Exponential, CountResponse):
     """Counts with mean exp(eta); give log exposure as the offset.
 
     Derivatives have no bound on the whole line, so only local bounds work.
@@ -70,19 +71,6 @@ class Poisson(_Exponential):
     def curve(self) -> CountCurve:
         """The exponential."""
         return CountCurve()
-
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
-        """Return which responses are not whole numbers, 0 or more."""
-        return (y < 0.0) | (y != np.floor(y))
-
-    @property
-    def support(self) -> str:
-        """Counts."""
-        return "whole numbers, 0 or more"
-
-    def starting_predictor(self, y: Vector) -> Vector:
-        """Return the log of the count plus a half."""
-        return np.log(y + 0.5)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from tallbayes.checks import is_number
 from tallbayes.errors import CertificationError, InputError
 from tallbayes.families import generate
-from tallbayes.families.base import Family, Vector, robust_spread
+from tallbayes.families.base import Family, Vector
 from tallbayes.families.certify import Certificate, certify, exact_jet
 from tallbayes.families.curve import coefficients, jet
 from tallbayes.families.formula import load_sympy, read, reduce
+from tallbayes.families.responses import robust_spread
 
 SUPPORTS = {
     "real": ("any real number", lambda y: np.zeros(y.shape, dtype=np.bool_)),

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallbayes.checks import positive
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
+from tallbayes.families.responses import RealResponse
 
 
 class Parabola(NamedTuple):
@@ -37,7 +37,7 @@ register_curve(Parabola, CurveFunctions(potential, jet, coefficients))
 
 
 @dataclass(frozen=True)
-class Gaussian(Family):
+class Gaussian(RealResponse):
     """Real responses, y = eta + scale * noise, with standard normal noise.
 
     Parameters
@@ -60,15 +60,6 @@ class Gaussian(Family):
     def critical_points(self, m: int) -> Vector:
         """Return nothing: every derivative is monotone or constant."""
         return np.zeros(0)
-
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
-        """Return nothing: every real response is possible."""
-        return np.zeros(y.shape, dtype=np.bool_)
-
-    @property
-    def support(self) -> str:
-        """Any real number."""
-        return "any real number"
 
     def starting_predictor(self, y: Vector) -> Vector:
         """Return the response itself."""

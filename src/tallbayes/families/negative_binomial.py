@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallbayes.checks import positive
 from tallbayes.families import bernoulli
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
+from tallbayes.families.responses import CountResponse
 
 
 class DispersedCurve(NamedTuple):
@@ -32,7 +32,7 @@ register_curve(DispersedCurve, CurveFunctions(bernoulli.potential, bernoulli.jet
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(Family):
+class NegativeBinomial(CountResponse):
     """Counts with mean exp(eta) and variance mean + mean^2 / size, with known size.
 
     Parameters
@@ -55,16 +55,3 @@ class NegativeBinomial(Family):
     def critical_points(self, m: int) -> Vector:
         """Return those of the softplus."""
         return np.array(bernoulli.SOFTPLUS_CRITICAL[m], dtype=np.float64)
-
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
-        """Return which responses are not whole numbers, 0 or more."""
-        return (y < 0.0) | (y != np.floor(y))
-
-    @property
-    def support(self) -> str:
-        """Counts."""
-        return "whole numbers, 0 or more"
-
-    def starting_predictor(self, y: Vector) -> Vector:
-        """Return the log of the count plus a half."""
-        return np.log(y + 0.5)

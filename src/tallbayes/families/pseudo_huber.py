@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallbayes.checks import positive
-from tallbayes.families.base import Family, Vector, drawn_in, robust_spread
+from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
+from tallbayes.families.responses import RealResponse
 
 
 class PseudoHuberCurve(NamedTuple):
@@ -56,7 +56,7 @@ _CRITICAL = {1: [], 2: [0.0], 3: [-0.5, 0.5], 4: [-math.sqrt(0.75), 0.0, math.sq
 
 
 @dataclass(frozen=True)
-class PseudoHuber(Family):
+class PseudoHuber(RealResponse):
     """Real responses with a smooth robust loss: square up to about ``delta`` scales, linear beyond.
 
     Parameters
@@ -83,20 +83,3 @@ class PseudoHuber(Family):
     def critical_points(self, m: int) -> Vector:
         """Return the roots of the next derivative."""
         return self.delta * np.array(_CRITICAL[m], dtype=np.float64)
-
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
-        """Return nothing: every real response is possible."""
-        return np.zeros(y.shape, dtype=np.bool_)
-
-    @property
-    def support(self) -> str:
-        """Any real number."""
-        return "any real number"
-
-    def starting_predictor(self, y: Vector) -> Vector:
-        """Return the response, outliers drawn in."""
-        return drawn_in(y, self.scale)
-
-    def predictor_scale(self, y: Vector, weights: Vector) -> float:
-        """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
-        return max(robust_spread(y, weights), self.scale)

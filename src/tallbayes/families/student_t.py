@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallbayes.checks import positive
-from tallbayes.families.base import Family, Vector, drawn_in, robust_spread
+from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
+from tallbayes.families.responses import RealResponse
 
 
 class StudentTCurve(NamedTuple):
@@ -58,7 +58,7 @@ register_curve(StudentTCurve, CurveFunctions(potential, jet, coefficients))
 
 
 @dataclass(frozen=True)
-class StudentT(Family):
+class StudentT(RealResponse):
     """Real responses, y = eta + scale * noise, with Student-t noise.
 
     Parameters
@@ -92,20 +92,3 @@ class StudentT(Family):
         angles = [(j + 0.5 if odd else j) * math.pi / power for j in range(-power, power + 1)]
         inside = [a for a in angles if abs(a) < math.pi / 2 - 1e-9]
         return math.sqrt(self.df) * np.tan(np.array(inside, dtype=np.float64))
-
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
-        """Return nothing: every real response is possible."""
-        return np.zeros(y.shape, dtype=np.bool_)
-
-    @property
-    def support(self) -> str:
-        """Any real number."""
-        return "any real number"
-
-    def starting_predictor(self, y: Vector) -> Vector:
-        """Return the response, outliers drawn in."""
-        return drawn_in(y, self.scale)
-
-    def predictor_scale(self, y: Vector, weights: Vector) -> float:
-        """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
-        return max(robust_spread(y, weights), self.scale)

@@ -93,7 +93,8 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
     if _factor(point.hessian) is None:
         raise NoModeError(
             "The search for the mode ended where the potential is flat but its Hessian is not positive definite: a "
-            f"saddle, or parameters of which the rows say nothing. {model.mode_advice}"
+            "saddle, parameters of which the rows say nothing, or a potential of the wrong sign (it is minus the "
+            f"log-likelihood). {model.mode_advice}"
         )
     return Mode(point.theta, point.value, point.gradient, point.hessian, search.passes)
 

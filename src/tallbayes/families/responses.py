@@ -1,0 +1,63 @@
+"""What families with the same kind of response have in common: which values there are, and where to start."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.families.base import Family, Vector
+
+
+class RealResponse(Family):
+    """Real responses around the predictor, with outliers perhaps, on a known scale."""
+
+    scale: float
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return nothing: every real response is possible."""
+        return np.zeros(y.shape, dtype=np.bool_)
+
+    @property
+    def support(self) -> str:
+        """Any real number."""
+        return "any real number"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the responses, those beyond ten spreads from the median put there."""
+        middle, reach = float(np.median(y)), 10.0 * max(robust_spread(y, np.ones(1)), self.scale)
+        return np.clip(y, middle - reach, middle + reach)
+
+    def predictor_scale(self, y: Vector, weights: Vector) -> float:
+        """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
+        return max(robust_spread(y, weights), self.scale)
+
+
+class CountResponse(Family):
+    """Counts with the log of their mean as the predictor."""
+
+    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+        """Return which responses are not whole numbers, 0 or more."""
+        return (y < 0.0) | (y != np.floor(y))
+
+    @property
+    def support(self) -> str:
+        """Counts."""
+        return "whole numbers, 0 or more"
+
+    def starting_predictor(self, y: Vector) -> Vector:
+        """Return the log of the count plus a half."""
+        return np.log(y + 0.5)
+
+
+def robust_spread(y: Vector, weights: Vector) -> float:
+    """Return the median absolute deviation, scaled as for a normal; a row of weight 3 counts as three."""
+    middle = _weighted_median(y, weights)
+    return 1.4826 * _weighted_median(np.abs(y - middle), weights)
+
+
+def _weighted_median(values: Vector, weights: Vector) -> float:
+    if weights.size == 1:
+        return float(np.median(values))
+    order = np.argsort(values, kind="stable")
+    values, passed = values[order], np.cumsum(weights[order])
+    half = 0.5 * passed[-1]
+    low, high = np.searchsorted(passed, half, side="left"), np.searchsorted(passed, half, side="right")
+    return 0.5 * float(values[min(low, values.size - 1)] + values[min(high, values.size - 1)])
