@@ -268,6 +268,11 @@ def test_rows_beyond_what_is_proved_have_no_bound():
         ("y*eta", {"responses": (0, 0)}, "expected 1 to 64 different numbers"),
         ("y*eta", {"responses": 2}, "expected 1 to 64 different numbers"),
         ("y*eta", {"responses": (0, math.inf)}, "must be finite numbers"),
+        ("exp(eta) - tanh(y)*eta", {}, "depends on y alone"),
+        ("exp(eta) - expit(y)*eta", {}, "depends on y alone"),
+        ("(y - eta)**2/s", {"s": 0.0}, "with s=0 the formula divides by zero"),
+        ("1e400*eta**2", {}, "a number in the formula is inf"),
+        ("max(eta, y)", {}, "needs four derivatives"),
         ("9**9**9**9*eta", {}, "the power 387420489 is too large"),
         ("eta**1000000", {}, "the power 1000000 is too large"),
         ("eta**-65", {}, "the power -65 is too large"),
@@ -288,9 +293,11 @@ def test_formulas_that_cannot_be_used(formula, options, message):
     [
         ("(exp(y - eta) - 1)/(y - eta)", "could not be isolated"),
         ("(y - eta)**1.5", "could not be isolated"),
-        ("exp(-(y - eta)**2) + (y - eta)**2", "but double precision gives"),
+        ("log(2 + exp(y - eta) + exp(eta - y))", "but double precision gives"),
         ("log(eta) - y*eta", "has no derivatives at t = 0"),
         ("1/eta", "has no derivatives at t = 0"),
+        ("softplus(" * 6 + "eta" + ")" * 6, "too many to prove anything of"),
+        ("exp(eta) + eta**64/1e90", "has no derivatives at t"),
         ("sqrt(eta)", "has no derivatives at t = 0|could not be isolated"),
     ],
 )
@@ -312,6 +319,25 @@ def test_too_many_undecided_places_are_refused(monkeypatch):
         tb.families.custom("log1p((y - eta)**2/7)")
 
 
+@pytest.mark.parametrize("formula", ["(y - eta) + exp(-(y - eta))", "exp(eta - y) - eta"])
+def test_gumbel_noise_either_way(formula):
+    """1 - exp(-t) keeps its digits, though as a product of factors it would not."""
+    family = tb.families.custom(formula)
+    sign = coefficients(family.curve, 0.0)[1]
+    for t in (-3.0, 1e-3, 40.0, 5000.0):
+        slope = coefficients(family.curve, 0.0)[3] + sign * jet(family.curve, t, 0.0)[0]
+        assert slope == pytest.approx(math.exp(-t) - 1.0, rel=1e-12)
+
+
+def test_a_mixture_of_two_normals():
+    family = tb.families.custom("-log(0.9*exp(-(y - eta)**2/2) + 0.1*exp(-(y - eta)**2/50))")
+    for t in (0.0, 0.7, 3.0, 12.0, 300.0):
+        wanted = -np.logaddexp(math.log(0.9) - t**2 / 2, math.log(0.1) - t**2 / 50)
+        assert potential(family.curve, t, 0.0) - potential(family.curve, 0.0, 0.0) == pytest.approx(
+            wanted + math.log(1.0), rel=1e-9, abs=1e-9
+        )
+
+
 @pytest.mark.parametrize(
     ("family", "bad"),
     [
@@ -319,6 +345,7 @@ def test_too_many_undecided_places_are_refused(monkeypatch):
         (tb.families.custom("eta + y*exp(-eta)"), 0.0),
         (tb.families.custom("softplus(eta) - y*eta", responses=(0, 1)), 2.0),
         (tb.families.custom("y*exp(eta) - eta"), -1.0),
+        (tb.families.custom("sinh(y)*softplus(eta)"), -1.0),
         (tb.families.custom("exp(eta) - y*eta", support="non-negative"), -0.5),
     ],
 )

@@ -80,7 +80,14 @@ def offsets_against_probit(X, rng):
     return y, FAMILIES.Bernoulli("probit"), {"offset": offset}, None
 
 
+def offsets_that_say_nothing(X, rng):
+    y = rng.poisson(mean_of(X)).astype(float)
+    y[0] = 1.0
+    return y, FAMILIES.Poisson(), {"offset": np.where(np.arange(N) < 3, -2e5, 0.0)}, None
+
+
 EXTREMES = [
+    offsets_that_say_nothing,
     huge_counts,
     huge_exposure,
     one_huge_count,
@@ -152,6 +159,24 @@ def test_no_proper_prior_is_advised_where_there_is_one(design, monkeypatch):
     with pytest.raises(NoModeError, match=r"pulls hardest is 17: response 1e\+09.*Look for responses") as error:
         find_basis(tb.Regression(X, y, FAMILIES.Poisson(), tb.priors.Normal(0, 1)), threads=1)
     assert "proper prior" not in str(error.value)
+
+
+def test_hardly_any_dispersion_left_warns_of_nothing(design):
+    """Warnings are errors here: forecasts must not overflow either."""
+    X, rng = design
+    tree = tb.sample(
+        tb.Regression(X, rng.poisson(2.0, N), FAMILIES.NegativeBinomial(1e-6)), draws=20, chains=1, progress=False
+    )
+    assert np.all(np.isfinite(tree["posterior"]["beta"]))
+
+
+def test_a_column_that_only_rows_without_weight_have(design):
+    X, rng = design
+    X = np.column_stack([X, np.arange(N) < 5])
+    y, weights = rng.random(N) < 0.5, np.where(np.arange(N) < 5, 0.0, 1.0)
+    with pytest.raises(InputError, match="column 3 is zero in every row with a weight, so the default prior"):
+        tb.Regression(X, y, FAMILIES.Bernoulli(), weights=weights)
+    tb.Regression(X, y, FAMILIES.Bernoulli(), tb.priors.Normal(0.0, 1.0), weights=weights)
 
 
 def test_responses_whose_powers_overflow(design):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.families import Family
+from tallbayes.families.responses import robust_spread, without_outliers
 from tallbayes.priors import CoefficientPriors, Prior, each
 from tallbayes.sources import whitened
 from tallbayes.sources.arrays import LARGEST_COLUMN, ArraySource, numeric
@@ -153,7 +154,10 @@ class Regression(Model):
         first = slice(0, START_ROWS)
         X = rows.X[first].astype(np.float64)
         target = self.family.starting_predictor(rows.y[first])
-        target = target - (rows.offset if rows.offset.size == 1 else rows.offset[first])
+        if rows.offset.size > 1:  # a start must not be led astray by a few rows whose offsets are extreme
+            target = without_outliers(target - rows.offset[first], robust_spread(target, np.ones(1)))
+        else:
+            target = target - rows.offset
         # Normal equations on scaled columns, with a ridge for those that depend on others: a start may be rough.
         scale = np.sqrt(np.mean(X**2, axis=0))
         scale[scale == 0.0] = 1.0

@@ -385,6 +385,11 @@ class WeaklyInformative(Prior):
     def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
         """Return scales from the columns' means and standard deviations."""
         mean, sd = _column_moments(X, weights)
+        if np.any(empty := (sd == 0.0) & (mean == 0.0)):
+            raise InputError(
+                f"prior: column {np.flatnonzero(empty)[0]} is zero in every row with a weight, so the default "
+                "prior has no scale for its coefficient. Drop the column, or give a prior."
+            )
         constant = sd <= 1e-12 * np.abs(mean)
         scale = np.empty(X.shape[1])
         scale[~constant] = self.strength * response_scale / sd[~constant]

@@ -12,7 +12,7 @@ from typing import Any
 
 from tallbayes.errors import InputError, MissingPackageError
 from tallbayes.families.elementary import expit, softplus
-from tallbayes.families.formula import Reader, heads
+from tallbayes.families.formula import Reader, heads, parse
 
 FUNCTIONS = ["exp", "log", "log1p", "sqrt", "softplus", "expit", "logsumexp", "tanh", "atan"]
 """Functions that a formula may use."""
@@ -42,11 +42,8 @@ def read(formula: Any, parameters: Sequence[str], columns: Sequence[str]) -> Any
     _check_names([*parameters, *columns])
     symbols = {name: sympy.Symbol(name, real=True) for name in (*parameters, *columns)}
     if isinstance(formula, str):
-        try:
-            tree = ast.parse(formula.strip(), mode="eval")
-        except (SyntaxError, ValueError) as error:
-            raise InputError(f"potential: the formula {formula!r} cannot be read ({error}).") from None
-        expression = sympy.sympify(_FactorReader(symbols).visit(tree.body))
+        tree = parse(formula, "potential", "(a + b*x - y)**2/2")
+        expression = sympy.sympify(_FactorReader(symbols).visit(tree))
     else:
         expression = formula.xreplace({s: symbols[s.name] for s in formula.free_symbols if s.name in symbols})
     unknown = sorted(s.name for s in expression.free_symbols if s not in symbols.values())
@@ -54,8 +51,12 @@ def read(formula: Any, parameters: Sequence[str], columns: Sequence[str]) -> Any
         raise InputError(_unknown(unknown[0], symbols))
     expression = expression.replace(sympy.log, _stable_log)
     _refuse_other_functions(expression)
-    if not {symbols[name] for name in parameters} & expression.free_symbols:
-        raise InputError(f"potential: the formula has none of the parameters {', '.join(parameters)} in it.")
+    unused = [name for name in parameters if symbols[name] not in expression.free_symbols]
+    if unused:
+        raise InputError(
+            f"potential: the formula has no {unused[0]!r}, which is a parameter: the rows would say nothing of it. "
+            "Leave it out, or look for a typing error."
+        )
     return expression
 
 

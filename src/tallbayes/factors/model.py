@@ -97,7 +97,7 @@ class Factors(Model):
         self.prior = _prior(prior, self.names)
         self.coefficient_priors = self.prior.resolve(np.zeros((1, self.d)), 1.0, np.ones(1))
         self.start = _start(start, self.d, self.coefficient_priors.inside(self.coefficient_priors.centre))
-        self.row_limits = _limits(bounds or {}, table)
+        self.row_limits = _limits({} if bounds is None else bounds, table)
         self.orders = tuple(k for k in ORDERS if k + 1 in self.row_limits)
         check_rows(self.family.curve, self.source, self.start, self.row_limits, self.names)
 
@@ -300,6 +300,10 @@ def _start(start: ArrayLike | None, d: int, default: Vector) -> Vector:
 
 def _limits(bounds: Mapping[int, Any], table: Matrix) -> dict[int, Vector]:
     """Return bounds by order of derivative: one number, or one for each row."""
+    if not isinstance(bounds, Mapping):
+        raise InputError(
+            f"bounds: {bounds!r} was given; expected a dictionary from orders to bounds, e.g. {{3: 0.1}}."
+        )
     found = {}
     for m, given in bounds.items():
         if m not in (1, 2, 3):

@@ -9,19 +9,23 @@ range.
 """
 
 import math
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tallbayes.errors import CertificationError
-from tallbayes.families.formula import heads, load_sympy
+from tallbayes.families.formula import heads, load_sympy, simplified
 from tallbayes.families.intervals import PRECISION, Interval, add, interval, load_flint, multiply, number, tape
 
 ORDERS = (1, 2, 3, 4)
+LARGEST = 6000
+"""Operations of a derivative beyond which SymPy would take minutes, or for ever."""
 SHORTEST = 1e-11
 """Relative length of an interval that is not halved again."""
-MOST_BOXES, MOST_POINTS = 40_000, 32
+MOST_BOXES, MOST_POINTS, PATIENCE = 40_000, 32, 120.0
+"""Intervals tried, places left undecided, and seconds, beyond which a proof is given up."""
 FAR = (2.0**6, 2.0**12, 2.0**300)
 """A limit at infinity lies in the enclosure over every half-line; where exponentials overflow, nearer ones help."""
 
@@ -57,6 +61,11 @@ def derivatives(g: Any, t: Any, count: int = 5) -> list[Any]:
 def tidy(e: Any) -> Any:
     """Write an expression as a product of factors, as far as SymPy sees them."""
     sympy = load_sympy()
+    if (operations := sympy.count_ops(e)) > LARGEST:
+        raise CertificationError(
+            f"custom: a derivative of the formula has {operations:,} operations, which are too many to prove "
+            f"anything of (at most {LARGEST:,}). Nest fewer functions, or write the formula more simply."
+        )
     try:
         return sympy.factor(sympy.together(e))
     except sympy.PolynomialError:  # pragma: no cover - depends on SymPy
@@ -106,7 +115,7 @@ def at_infinity(e: Any, t: Any, u: Any, side: int, values: dict[str, float]) -> 
             at_end = float(
                 a.subs({s: values[s.name] for s in a.free_symbols if s.name in values}).subs(t, side * 1e9)
             )
-            ratio = sympy.simplify(a / t)
+            ratio = simplified(a / t)
             if at_end < 0 or t in ratio.free_symbols:
                 return None
             replaced[atom] = stand_in * u / abs(ratio)
@@ -119,7 +128,7 @@ def at_infinity(e: Any, t: Any, u: Any, side: int, values: dict[str, float]) -> 
             )
             if grows * side > 0:
                 # e^2a is the square of e^a: one reciprocal for all its powers.
-                known = [(z, sympy.simplify(atom.args[0] / a)) for z, a in growing]
+                known = [(z, simplified(atom.args[0] / a)) for z, a in growing]
                 powers = [z**-ratio for z, ratio in known if ratio.is_Integer]
                 replaced[atom] = powers[0] if powers else 1 / stand_in
                 if not powers:
@@ -130,8 +139,8 @@ def at_infinity(e: Any, t: Any, u: Any, side: int, values: dict[str, float]) -> 
         hidden[stand_in] = atom
     bare = e.xreplace(replaced)
     try:
-        return tidy(sympy.simplify(bare.subs(t, side / u))).xreplace(hidden)
-    except (sympy.PolynomialError, TypeError):  # pragma: no cover - depends on SymPy
+        return tidy(simplified(bare.subs(t, side / u))).xreplace(hidden)
+    except (sympy.PolynomialError, TypeError, CertificationError):  # pragma: no cover - depends on SymPy
         return None
 
 
@@ -329,13 +338,14 @@ def _sign_changes(prover: _Prover, j: int, left: _Tail, right: _Tail, name: str)
     boxes = [(0.0, high), (low, 0.0)]
     runs: list[tuple[float, float, int]] = []
     tried = 0
+    until = time.monotonic() + PATIENCE
     while boxes:
         a, b = boxes.pop()
         tried += 1
-        if tried > MOST_BOXES:
+        if tried > MOST_BOXES or time.monotonic() > until:
             raise CertificationError(
                 f"custom: the sign changes of derivative {j} of {name} between t = {low:g} and {high:g} could not "
-                f"be isolated with {MOST_BOXES} intervals. Write the formula more simply (fewer occurrences of the "
+                f"be isolated with {tried - 1} intervals. Write the formula more simply (fewer occurrences of the "
                 "variable; softplus, expit, log1p and log_ndtr where they apply)."
             )
         sign = prover.sign(j, interval(a, b), forms)

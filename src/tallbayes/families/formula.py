@@ -5,6 +5,7 @@ ever evaluated. Functions that would overflow or cancel are kept whole, as symbo
 """
 
 import ast
+import math
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
@@ -14,8 +15,11 @@ from tallbayes.errors import InputError, MissingPackageError
 
 FUNCTIONS = "exp, log, log1p, expm1, sqrt, softplus, expit, tanh, cosh, sinh, logcosh, log_ndtr, log1mexp, atan"
 """Offered in formulas."""
+ROUGH = {"abs", "Abs", "fabs", "max", "min", "maximum", "minimum", "sign", "floor", "ceil", "round"}
 LARGEST_POWER, LONGEST = 64, 400
 """Larger powers and longer formulas (in operations) are refused: no proof about them would end."""
+SIMPLE = 150
+"""Operations of an expression that SymPy can simplify in a moment."""
 
 
 def load_sympy() -> Any:
@@ -109,7 +113,7 @@ def read(formula: Any, values: dict[str, float]) -> Any:
     for name, value in values.items():
         names[name] = sympy.Symbol(name, real=True, positive=True if value > 0.0 else None)
     if isinstance(formula, str):
-        expression = _from_text(formula, names)
+        expression = Reader(names).visit(parse(formula, "custom", "exp(eta) - y*eta"))
     elif isinstance(formula, sympy.Expr):
         expression = formula
     else:
@@ -132,21 +136,27 @@ def read(formula: Any, values: dict[str, float]) -> Any:
         raise InputError(f"custom: {name}={values[name]!r} was given, but the formula has no {name!r}.")
     expression = normalise(expression)
     _refuse_other_functions(expression)
+    given = expression.xreplace({names[name]: sympy.Rational(value) for name, value in values.items()})
+    if given.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo):
+        shown = ", ".join(f"{name}={value:g}" for name, value in values.items())
+        raise InputError(f"custom: with {shown} the formula divides by zero or is infinite for every predictor.")
     return expression
 
 
-def _from_text(text: str, names: dict[str, Any]) -> Any:
+def parse(text: str, owner: str, example: str) -> ast.expr:
+    """Return a formula as Python's parser reads it, or say why it cannot be used."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
-        if sum(isinstance(node, ast.operator) for node in ast.walk(tree)) > LONGEST:
-            raise RecursionError
+        operations = sum(isinstance(node, ast.operator | ast.Call) for node in ast.walk(tree))
     except (RecursionError, MemoryError):
-        raise InputError(f"custom: the formula has more than {LONGEST} operations; write a shorter one.") from None
+        operations = LONGEST + 1
     except (SyntaxError, ValueError) as error:
         raise InputError(
-            f"custom: the formula {text!r} cannot be read ({error}). Write e.g. 'exp(eta) - y*eta'."
+            f"{owner}: the formula {text!r} cannot be read ({error}). Write e.g. {example!r}."
         ) from None
-    return Reader(names).visit(tree.body)
+    if operations > LONGEST:
+        raise InputError(f"{owner}: the formula has more than {LONGEST} operations; write a shorter one.")
+    return tree.body
 
 
 def _refuse_large(expression: Any) -> None:
@@ -172,15 +182,19 @@ class Reader(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> Any:
         """Refuse what is not allowed."""
+        rough = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ROUGH
+        hint = " (A potential needs four derivatives: use a smooth function instead.)" if rough else ""
         raise InputError(
             f"custom: {ast.unparse(node)!r} is not allowed in a formula; use numbers, eta, y, parameters, + - * / "
-            f"** and the functions {FUNCTIONS}."
+            f"** and the functions {FUNCTIONS}.{hint}"
         )
 
     def visit_Constant(self, node: ast.Constant) -> Any:
         """Return a number."""
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
             return self.generic_visit(node)
+        if not math.isfinite(node.value):
+            raise InputError(f"custom: a number in the formula is {node.value}; expected finite ones.")
         return load_sympy().Rational(node.value)
 
     def visit_Name(self, node: ast.Name) -> Any:
@@ -240,6 +254,9 @@ def _log(x: Any) -> Any:
     sympy, own = load_sympy(), heads()
     terms = sympy.Add.make_args(x)
     if len(terms) == 2:
+        (first, u), (second, v) = map(_exponential, terms)
+        if u is not None and v is not None and first.is_positive and second.is_positive:
+            return u + sympy.log(first) + own.softplus(v - u + sympy.log(second / first))
         for a, b in (terms, terms[::-1]):
             factor, power = _exponential(b)
             if power is None or a.has(sympy.exp):
@@ -315,11 +332,11 @@ def reduce(expression: Any, responses: tuple[float, ...] | None) -> Reduced:
     # t = y - eta, or log y - eta: the second derivative does not depend on y once eta is replaced.
     for kind, symbol, shift in (("residual", y, y), ("log-residual", positive, sympy.log(positive))):
         whole = normalise(expression.xreplace({y: symbol}))
-        moved = sympy.simplify(sympy.diff(whole, eta, 2).subs(eta, shift - t))
+        moved = simplified(sympy.diff(whole, eta, 2).subs(eta, shift - t))
         if symbol not in moved.free_symbols:
             at = zero if kind == "residual" else one
             g = _without_constant(normalise(expression.subs(y, at).subs(eta, -t)), t)
-            linear = sympy.simplify(sympy.diff(whole - g.subs(t, shift - eta), eta))
+            linear = simplified(sympy.diff(whole - g.subs(t, shift - eta), eta))
             if eta not in linear.free_symbols:
                 back = {positive: y}
                 return Reduced(kind, (g,), one, -1.0, shift.xreplace(back), linear.xreplace(back))
@@ -328,10 +345,10 @@ def reduce(expression: Any, responses: tuple[float, ...] | None) -> Reduced:
         base = second.subs(y, at)
         if base == 0 or (not base.is_finite and base.has(sympy.zoo, sympy.nan, sympy.oo)):
             continue
-        multiple = sympy.simplify(second / base)
+        multiple = simplified(second / base)
         if eta not in multiple.free_symbols:
             g = expression.subs(y, at)
-            linear = sympy.simplify(sympy.diff(expression - multiple * g, eta))
+            linear = simplified(sympy.diff(expression - multiple * g, eta))
             if eta not in linear.free_symbols:
                 return Reduced("predictor", (_without_constant(g.subs(eta, t), t),), multiple, 1.0, zero, linear)
     raise InputError(
@@ -339,6 +356,16 @@ def reduce(expression: Any, responses: tuple[float, ...] | None) -> Reduced:
         "the response takes few values give them, e.g. responses=(0, 1), and each has a function of its own; "
         "other potentials are not functions of one curve."
     )
+
+
+def simplified(e: Any) -> Any:
+    """Return an expression as SymPy simplifies it; a long one only as a ratio of sums, which takes bounded time."""
+    sympy = load_sympy()
+    if sympy.count_ops(e) <= SIMPLE:
+        found = sympy.simplify(e)
+        # SymPy likes hyperbolic functions better than the exponentials that they were replaced by.
+        return e if found.has(sympy.sinh, sympy.cosh, sympy.tanh, sympy.coth, sympy.sech, sympy.csch) else found
+    return sympy.cancel(e) if sympy.count_ops(e) <= 10 * SIMPLE else e
 
 
 def _without_constant(g: Any, t: Any) -> Any:

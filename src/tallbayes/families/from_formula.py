@@ -14,7 +14,7 @@ from tallbayes.families import generate
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.certify import Certificate, certify, exact_jet
 from tallbayes.families.curve import coefficients, jet
-from tallbayes.families.formula import load_sympy, read, reduce
+from tallbayes.families.formula import Reduced, load_sympy, read, reduce
 from tallbayes.families.responses import robust_spread
 
 SUPPORTS = {
@@ -23,6 +23,7 @@ SUPPORTS = {
     "non-negative": ("numbers of 0 or more", lambda y: y < 0.0),
     "counts": ("whole numbers, 0 or more", lambda y: (y < 0.0) | (y != np.floor(y))),
 }
+Enclosures = Callable[[float], list[tuple[float, float]]]
 RESERVED = {"eta", "y", "t", "u", "pi"}
 
 
@@ -88,16 +89,49 @@ def _recipe(formula: Any, values: dict[str, float], responses: tuple[float, ...]
         return Recipe(known["kind"], tuple(known["responses"]), known["module"], known["reach"], proved)
     reduced = reduce(read(formula, values), responses)
     t = load_sympy().Symbol("t", real=True)
+    _refuse_functions_of_y(reduced)
     certificates = tuple(certify(g, t, values, text) for g in reduced.curves)
-    module = generate.write(generate.module_text(text, reduced, values))
-    curve = _curve(module, 1.0, certificates, values)
-    for k, g in enumerate(reduced.curves):
-        _refuse_inaccurate(curve, float(k), exact_jet(g, t, values), certificates[k], text)
+    exact = [exact_jet(g, t, values) for g in reduced.curves]
+    try:
+        module, curve = _accurate_module(text, reduced, values, certificates, exact, expanded=False)
+    except CertificationError as error:
+        try:  # 1 - exp(-t) loses nothing, but as a product (exp(t) - 1) exp(-t) it overflows
+            module, curve = _accurate_module(text, reduced, values, certificates, exact, expanded=True)
+        except CertificationError:
+            raise error from None
     reach = min(_reach(curve, float(k), c, text) for k, c in enumerate(certificates))
     recipe = Recipe(reduced.kind, reduced.responses, module, reach, certificates)
     stored = recipe._asdict() | {"certificates": [c._asdict() for c in certificates]}
     generate.remember(repr((type(formula).__name__, text, values, responses)), stored)
     return recipe
+
+
+def _accurate_module(
+    text: str,
+    reduced: Reduced,
+    values: dict[str, float],
+    certificates: tuple[Certificate, ...],
+    exact: list[Enclosures],
+    *,
+    expanded: bool,
+) -> tuple[str, Any]:
+    """Write the compiled functions in one of two forms, and raise if rounding spoils them."""
+    module = generate.write(generate.module_text(text, reduced, values, expanded=expanded))
+    curve = _curve(module, 1.0, certificates, values)
+    for k, certificate in enumerate(certificates):
+        _refuse_inaccurate(curve, float(k), exact[k], certificate, text)
+    return module, curve
+
+
+def _refuse_functions_of_y(reduced: Reduced) -> None:
+    """Raise if what depends on the response alone uses functions that are not evaluated for arrays."""
+    sympy = load_sympy()
+    for part in (reduced.multiple, reduced.shift, reduced.linear):
+        for e in part.atoms(sympy.Function):
+            if not isinstance(e, sympy.exp | sympy.log):
+                raise InputError(
+                    f"custom: {e}, a part of the formula that depends on y alone, may use exp, log and sqrt."
+                )
 
 
 def _certificate(stored: dict[str, Any]) -> Certificate:
@@ -135,8 +169,8 @@ def _jet(curve: Any, t: float, piece: float, name: str) -> tuple[float, ...]:
         return tuple(jet(curve, t, piece))
     except (ArithmeticError, ValueError):
         raise CertificationError(
-            f"custom: {name} has no derivatives at t = {t:g}. A potential must be smooth for every real predictor: "
-            "a log, a root or a ratio must not come to the end of its range."
+            f"custom: {name} has no derivatives at t = {t:g} that a float64 holds. A potential must be smooth for "
+            "every real predictor: no log, root or ratio may come to the end of its range, and no power overflow."
         ) from None
 
 
@@ -153,7 +187,7 @@ def _sizes(curve: Any, piece: float, certificate: Certificate, name: str) -> lis
 def _refuse_inaccurate(
     curve: Any,
     piece: float,
-    exact: Callable[[float], list[tuple[float, float]]],
+    exact: Enclosures,
     certificate: Certificate,
     name: str,
 ) -> None:

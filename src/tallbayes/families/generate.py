@@ -144,11 +144,13 @@ def _jet_lines(expressions: list[Any], indent: int, first: str = "") -> list[str
     return [*lines, *writer.lines, f"{' ' * indent}return {', '.join(results)}"]
 
 
-def _piece_jet(g: Any, t: Any, values: dict[str, float], piece: int, indent: int) -> list[str]:
+def _piece_jet(g: Any, t: Any, values: dict[str, float], piece: int, indent: int, *, expanded: bool) -> list[str]:
     """Write the derivatives, in the form that keeps its digits where t is."""
     sympy, own = load_sympy(), heads()
     pad = " " * indent
     plain = derivatives(g, t, 4)
+    if expanded:
+        plain = [sympy.expand(e) for e in plain]
     lines = [
         f"{pad}if t == math.inf:",
         f"{pad}    return curve.right[{piece}]",
@@ -179,8 +181,8 @@ def _piece_jet(g: Any, t: Any, values: dict[str, float], piece: int, indent: int
     return [*lines, *_jet_lines(plain, indent)]
 
 
-def module_text(formula: str, reduced: Reduced, values: dict[str, float]) -> str:
-    """Return the module's source."""
+def module_text(formula: str, reduced: Reduced, values: dict[str, float], *, expanded: bool = False) -> str:
+    """Return the module's source, with derivatives as products of factors or expanded into sums."""
     t = load_sympy().Symbol("t", real=True)
     many = len(reduced.curves) > 1
     potential: list[str] = []
@@ -193,7 +195,7 @@ def module_text(formula: str, reduced: Reduced, values: dict[str, float]) -> str
         writer = _Writer(indent)
         result = writer.value(g)
         potential += [*writer.lines, f"{' ' * indent}return float({result})"]
-        jet += _piece_jet(g, t, values, k, indent)
+        jet += _piece_jet(g, t, values, k, indent, expanded=expanded)
     writer = _Writer(4, arrays=True)
     m, c, l = (writer.value(e) for e in (reduced.multiple, reduced.shift, reduced.linear))
     piece = "0.0"

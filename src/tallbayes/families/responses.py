@@ -21,9 +21,8 @@ class RealResponse(Family):
         return "any real number"
 
     def starting_predictor(self, y: Vector) -> Vector:
-        """Return the responses, those beyond ten spreads from the median put there."""
-        middle, reach = float(np.median(y)), 10.0 * max(robust_spread(y, np.ones(1)), self.scale)
-        return np.clip(y, middle - reach, middle + reach)
+        """Return the responses, outliers drawn in."""
+        return without_outliers(y, self.scale)
 
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
@@ -45,6 +44,12 @@ class CountResponse(Family):
     def starting_predictor(self, y: Vector) -> Vector:
         """Return the log of the count plus a half."""
         return np.log(y + 0.5)
+
+
+def without_outliers(values: Vector, scale: float) -> Vector:
+    """Return values, those beyond ten spreads (or scales, if larger) from the median put there."""
+    middle, reach = float(np.median(values)), 10.0 * max(robust_spread(values, np.ones(1)), scale)
+    return np.clip(values, middle - reach, middle + reach) if reach > 0.0 else values
 
 
 def robust_spread(y: Vector, weights: Vector) -> float:

@@ -103,7 +103,7 @@ def _acceptances(
         part.source.rows, model.family.curve, whitening.centre, whitening.matrix, order, here, there
     )
     product = float(np.mean(np.exp(-share * rises)))
-    return product, float(np.mean(np.minimum(1.0, np.exp(share * (falls - rises)))))
+    return product, float(np.mean(np.exp(np.minimum(0.0, share * (falls - rises)))))
 
 
 def _thinning(
