@@ -10,7 +10,7 @@ EVENT = 25.0
 
 def random_row(n: int, d: int) -> float:
     """Return the cost of one thinning trial: a row drawn at random, mostly waiting for memory."""
-    return 100.0 + (200.0 if _far(n, d) else 0.0) + 5.0 * d
+    return 250.0 + (200.0 if _far(n, d) else 0.0) + 10.0 * d
 
 
 def sketched_row(d: int) -> float:
@@ -45,7 +45,12 @@ def cubic(d: int) -> float:
 
 def step(d: int, order: int) -> float:
     """Return the cost of a step that looks at no row."""
-    return 60.0 + 10.0 * d + (cubic(d) if order == 3 else 0.0)
+    return 150.0 + 25.0 * d + (cubic(d) if order == 3 else 0.0)
+
+
+def walk(d: int, order: int) -> float:
+    """Return what a walk costs beyond that: its surrogate is evaluated alone, not within a block."""
+    return 150.0 + 20.0 * d + (5.0 * cubic(d) if order == 3 else 0.0)
 
 
 def expansion(n: int, d: int, order: int) -> float:

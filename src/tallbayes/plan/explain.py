@@ -146,7 +146,8 @@ def _nanoseconds(model: Model, chosen: Chosen) -> float:
     trials = chosen.prepared.proposal.inner
     inner = (trials - 1) * (costs.step(d, order) + costs.cubic(d)) if trials > 1 else 0.0
     looking = rows * costs.random_row(n, d) + sketched + passes * 2 * n * costs.full_row(d)
-    return costs.step(d, order) + inner + looking
+    walks = costs.walk(d, order) / every if (every := chosen.prepared.proposal.walk_every) else 0.0
+    return costs.step(d, order) + inner + walks + looking
 
 
 def _reason(best: Forecast, other: Forecast, draws: int) -> str:
