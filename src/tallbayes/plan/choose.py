@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tallbayes.kernels import Kernel, ScalableMH
+from tallbayes.kernels import Kernel, MetropolisHastings, ScalableMH
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.state import Draws
 from tallbayes.models import Model
+from tallbayes.plan import costs
 from tallbayes.plan.forecast import Forecast, forecast
+from tallbayes.results.mixing import FEWEST, effective_draws
 from tallbayes.surrogate.basis import Basis, find_basis
 from tallbayes.surrogate.bounds import Global, Local
 
@@ -17,6 +19,8 @@ REHEARSAL_STEPS, SKETCHED_STEPS = 1500, 6000
 REHEARSAL_ROWS = 20_000
 """Rows that a rehearsal may look at; more if that is only a few hundred steps of a small model."""
 BURN_IN = 0.2
+STICKY, MOST_WORK = 0.1, 2e8
+"""Effective draws per step below which a walk on all rows is tried too, if it takes fewer nanoseconds than this."""
 TOO_MANY_PASSES = 0.5
 """Rows' worth of full passes, as a share of the rows drawn, above which a larger ball is tried."""
 
@@ -30,6 +34,8 @@ class Rehearsal:
     rows_per_draw: float
     full_per_million: float
     """Steps on all rows in a million: those seen, and the Gaussian tail outside the ball."""
+    efficiency: float
+    """Effective draws per step, roughly."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class Chosen:
     forecasts: list[Forecast]
     """Of every kernel that was considered, the best first; empty if the user left nothing open."""
     rehearsal: Rehearsal
+    stuck: str = ""
+    """What was forecast to be best but did not move, and how little."""
 
 
 def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | None = None) -> Chosen:
@@ -64,6 +72,7 @@ def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | No
     """
     basis = find_basis(model, threads=threads)
     forecasts: list[Forecast] = []
+    open_choice = kernel is None
     if kernel is None or (isinstance(kernel, ScalableMH) and kernel.order is None):
         forecasts = forecast(model, basis, draws, thinning_only=kernel is not None)
         forecasts.sort(key=lambda f: f.total(draws))
@@ -73,8 +82,8 @@ def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | No
     chosen = Chosen(kernel, prepared, forecasts, rehearse(model, prepared))
     chosen_freely = isinstance(kernel, ScalableMH) and kernel.bound in (None, Local()) and kernel.truncation != 0.0
     if chosen_freely and prepared.target.bound.local:
-        return _with_room(model, chosen, basis, threads)
-    return chosen
+        chosen = _with_room(model, chosen, basis, threads)
+    return _unstuck(model, chosen, basis, threads) if open_choice else chosen
 
 
 def _with_room(model: Model, chosen: Chosen, basis: Basis, threads: int | None) -> Chosen:
@@ -91,6 +100,39 @@ def _with_room(model: Model, chosen: Chosen, basis: Basis, threads: int | None) 
             break
         chosen = Chosen(wider, prepared, chosen.forecasts, again)
     return chosen
+
+
+def _unstuck(model: Model, chosen: Chosen, basis: Basis, threads: int | None) -> Chosen:
+    """Take a walk on all rows if chains stick and it does better: few rows have tails that no expansion shows."""
+    walk = MetropolisHastings()
+    work = REHEARSAL_STEPS * model.n * costs.full_row(model.d)
+    if chosen.rehearsal.efficiency >= STICKY or work > MOST_WORK or chosen.kernel == walk:
+        return chosen
+    prepared = walk.prepare(model, threads=threads, basis=basis)
+    best, efficiency = chosen.forecasts[0], chosen.rehearsal.efficiency
+    why = f"{best.name}: its chains stuck in a rehearsal (about {efficiency:.1g} effective draws per step)"
+    as_forecast = [f for f in chosen.forecasts if f.kernel == walk]
+    other = Chosen(walk, prepared, as_forecast, rehearse(model, prepared), stuck=why)
+    times = [nanoseconds(model, c.prepared, c.rehearsal, 0.0) / c.rehearsal.efficiency for c in (chosen, other)]
+    return other if times[1] < times[0] else chosen
+
+
+def nanoseconds(model: Model, prepared: Prepared, rehearsal: Rehearsal, drawn: float) -> float:
+    """Return the cost of a step, from what the rehearsal did and the rows drawn from a sketch."""
+    n, d = model.n, model.d
+    order = prepared.plan.get("order")
+    if order is None and rehearsal.full_per_million > 0.0:
+        return n * costs.full_row(d)
+    if order is None:
+        return costs.step(d, 1) + rehearsal.rows_per_draw * costs.random_row(n, d)
+    passes = rehearsal.full_per_million * 1e-6
+    rows = max(rehearsal.rows_per_draw - passes * n, 0.0)
+    sketched = drawn * costs.sketched_row(d) + min(1.0, drawn) * costs.sketched_step(n, d)
+    trials, every = prepared.proposal.inner, prepared.proposal.walk_every
+    inner = (trials - 1) * (costs.step(d, order) + costs.cubic(d)) if trials > 1 else 0.0
+    walks = costs.walk(d, order) / every if every else 0.0
+    looking = rows * costs.random_row(n, d) + sketched + passes * 2 * n * costs.full_row(d)
+    return costs.step(d, order) + inner + walks + looking
 
 
 def _filled(kernel: ScalableMH, best: Kernel) -> Kernel:
@@ -126,9 +168,12 @@ def rehearse(model: Model, prepared: Prepared) -> Rehearsal:
     bound = prepared.target.bound
     outside = float(chdtrc(d, (bound.radius / max(spread, 1.0)) ** 2)) if np.isfinite(bound.radius) else 0.0
     seen = float(np.mean(out.full_pass[first:steps]))
+    kept = out.z[None, first:steps]
+    efficiency = float(np.min(effective_draws(kept))) / kept.shape[1] if kept.shape[1] >= FEWEST else 1.0
     return Rehearsal(
         steps,
         float(np.mean(out.accepted[first:steps])),
         state.exposure / steps if few else float(np.mean(rows)),
         1e6 * max(seen, outside),
+        max(min(efficiency, 1.0), 1e-6),
     )

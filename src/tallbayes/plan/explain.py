@@ -8,8 +8,7 @@ from tallbayes.errors import InputError
 from tallbayes.kernels import Kernel
 from tallbayes.kernels.base import Prepared
 from tallbayes.models import Model
-from tallbayes.plan import costs
-from tallbayes.plan.choose import Chosen, choose
+from tallbayes.plan.choose import Chosen, choose, nanoseconds
 from tallbayes.plan.forecast import Forecast
 
 
@@ -104,6 +103,7 @@ def describe(model: Model, chosen: Chosen, draws: int) -> Explanation:
     order = plan.get("order")
     thinning = order is not None
     tables = sum(array.nbytes for array in (*prepared.target.sampler, *prepared.target.sketch))
+    drawn = chosen.forecasts[0].rows if chosen.forecasts and prepared.target.sketch.facts.size else 0.0
     passes = prepared.mode.passes + int(thinning) + int(order == 3) + int(plan.get("sketch", False))
     return Explanation(
         model=repr(model),
@@ -116,9 +116,12 @@ def describe(model: Model, chosen: Chosen, draws: int) -> Explanation:
         rows_per_draw=expected.rows_per_draw,
         acceptance=expected.acceptance,
         full_passes_per_million=expected.full_per_million,
-        draws_per_second=1e9 / _nanoseconds(model, chosen),
+        draws_per_second=1e9 / nanoseconds(model, prepared, expected, drawn),
         memory_megabytes=tables / 1e6,
-        alternatives=tuple(_reason(chosen.forecasts[0], other, draws) for other in chosen.forecasts[1:]),
+        alternatives=(
+            *([chosen.stuck] if chosen.stuck else []),
+            *(_reason(chosen.forecasts[0], other, draws) for other in chosen.forecasts[1:]),
+        ),
     )
 
 
@@ -129,25 +132,6 @@ def _features(prepared: Prepared) -> list[str]:
     if bound.truncation == 0.0:
         return ["accepted on all rows"]
     return ["local bounds" if bound.local else "global bounds", *(["sketch"] if prepared.plan["sketch"] else [])]
-
-
-def _nanoseconds(model: Model, chosen: Chosen) -> float:
-    """Return the cost of a draw, from what the rehearsal did."""
-    n, d = model.n, model.d
-    order = chosen.prepared.plan.get("order")
-    if order is None and chosen.rehearsal.full_per_million > 0.0:
-        return n * costs.full_row(d)
-    if order is None:
-        return costs.step(d, 1) + chosen.rehearsal.rows_per_draw * costs.random_row(n, d)
-    passes = chosen.rehearsal.full_per_million * 1e-6
-    rows = max(chosen.rehearsal.rows_per_draw - passes * n, 0.0)
-    drawn = chosen.forecasts[0].rows if chosen.forecasts and chosen.prepared.target.sketch.facts.size else 0.0
-    sketched = drawn * costs.sketched_row(d) + min(1.0, drawn) * costs.sketched_step(n, d)
-    trials = chosen.prepared.proposal.inner
-    inner = (trials - 1) * (costs.step(d, order) + costs.cubic(d)) if trials > 1 else 0.0
-    looking = rows * costs.random_row(n, d) + sketched + passes * 2 * n * costs.full_row(d)
-    walks = costs.walk(d, order) / every if (every := chosen.prepared.proposal.walk_every) else 0.0
-    return costs.step(d, order) + inner + walks + looking
 
 
 def _reason(best: Forecast, other: Forecast, draws: int) -> str:
