@@ -1,8 +1,12 @@
 """Data and measures that the benchmarks share."""
 
+import warnings
+
 import numpy as np
 
 import tallbayes as tb
+
+warnings.simplefilter("ignore", tb.errors.SlowMixingWarning)  # slow kernels are what is measured here
 
 
 def logistic(n: int, d: int, seed: int, coefficient: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

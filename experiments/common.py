@@ -8,6 +8,7 @@ import argparse
 import csv
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -137,8 +138,10 @@ def kernel_of(name: str) -> tb.kernels.Kernel | None:
 
 
 def run(model: tb.Regression, kernel: tb.kernels.Kernel | None, draws: int, seed: int = 1):
-    """Sample on one thread, silently."""
-    return tb.sample(model, kernel, draws=draws, chains=1, seed=seed, threads=1, progress=False)
+    """Sample on one thread, silently: slow kernels are what the figures are about."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tb.errors.SlowMixingWarning)
+        return tb.sample(model, kernel, draws=draws, chains=1, seed=seed, threads=1, progress=False)
 
 
 def seconds_per_draw(tree) -> float:
