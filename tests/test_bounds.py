@@ -14,7 +14,7 @@ from problems import CASES, beside_the_mode, run, stream
 from tallbayes.families.curve import jet, potential
 from tallbayes.kernels.target import row_intensity, step_rate
 from tallbayes.surrogate.bounds import shift
-from tallbayes.surrogate.remainder import remainder, remainder_rounding
+from tallbayes.families.remainder import remainder, remainder_rounding
 
 FAMILIES = {
     "logistic": tb.families.Bernoulli(),

@@ -12,7 +12,7 @@ import tallbayes as tb
 from tallbayes.families.curve import coefficients, jet, potential
 from tallbayes.sources.whitened import derivative_range
 from tallbayes.surrogate.basis import find_basis
-from tallbayes.surrogate.remainder import remainder, remainder_rounding
+from tallbayes.families.remainder import remainder, remainder_rounding
 
 mpmath.mp.dps = 40
 softplus = lambda t: mpmath.log(1 + mpmath.exp(t))  # noqa: E731

@@ -129,7 +129,7 @@ def test_edited_kernel_is_used_at_once(tmp_path):
         import numpy as np
         import tallbayes
         from tallbayes.families.bernoulli import Softplus
-        from tallbayes.surrogate.remainder import derivative
+        from tallbayes.families.remainder import derivative
 
         assert "src" in tallbayes.__file__
         print(derivative(Softplus(), 0.0, 2, 0.0))

@@ -7,12 +7,12 @@
 """
 
 from tallbayes import bounds, errors, families, kernels, priors, proposals
+from tallbayes.api import explain, sample
 from tallbayes.factors import Factors
-from tallbayes.models import Regression
-from tallbayes.plan.explain import Explanation, explain
+from tallbayes.models.regression import Regression
+from tallbayes.plan.explain import Explanation
 from tallbayes.results.summary import summary
 from tallbayes.results.verdict import laplace_check, verdict
-from tallbayes.run.sampler import sample
 
 __all__ = [
     "Explanation",

@@ -1,5 +1,5 @@
 """Bounds on the remainders of the expansion."""
 
-from tallbayes.surrogate.bounds import Global, Local
+from tallbayes.setup.bounds import Global, Local
 
 __all__ = ["Global", "Local"]

@@ -1,22 +1,34 @@
-"""The one decorator through which tallbayes compiles, and where compiled code is kept.
+"""How tallbayes compiles, and where compiled code is kept.
 
-Numba checks the date of the file that holds a cached function, but not of the functions it calls in other
-files: editing a family would leave the old code inside a cached kernel. So the cache directory is named by
-a hash of the package's whole source. Any edit gives a new, empty directory; a stale kernel cannot be found.
+Two rules keep a newcomer's wait short. Compiled code is split where its parts vary: what depends on a family, and
+what is seldom needed, is called by address (`ByAddress`), so that neither compiles the other again. And whatever was
+compiled is kept on disk.
+
+Numba checks the content of the file that holds a cached function, but not of the functions it calls in other files:
+editing a family would leave the old code inside a cached kernel. So the cache directory is named by a hash of the
+package's whole source. Any edit gives a new, empty directory; a stale kernel cannot be found.
 """
 
 import hashlib
 import os
-import tempfile
+import pickle
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core import caching
 from numba.core import config as numba_config
+from numba.core.ccallback import CFunc
+from numba.core.sigutils import normalize_signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+USUAL_SECONDS = 8
+"""What compiling for a first call takes on an ordinary core (`benchmarks/cold_start.py`)."""
 
 
 def source_hash() -> str:
@@ -30,61 +42,149 @@ def source_hash() -> str:
 
 
 def cache_directory() -> Path:
-    """Return where compiled kernels of exactly this source are kept.
+    """Return where compiled code of exactly this source is kept; nothing is created.
 
-    ``TALLBAYES_CACHE_DIR``, else the user's cache directory, else (where that cannot be written) the
-    a new temporary directory, for this process alone.
+    Below ``TALLBAYES_CACHE_DIR``, or else the user's cache directory.
     """
     base = os.environ.get("TALLBAYES_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    name = source_hash()
     try:
-        path = (Path(base) if base else Path.home() / ".cache") / "tallbayes" / name
-        path.mkdir(parents=True, exist_ok=True)
-        if os.access(path, os.W_OK):
-            return path
-    except (OSError, RuntimeError):  # no home directory, or one that cannot be written
-        pass
-    # A new directory that only this user can write: compiled code from anybody else's must not be loaded.
-    return Path(tempfile.mkdtemp(prefix="tallbayes-")) / name
+        home = Path(base) if base else Path.home() / ".cache"
+    except RuntimeError:  # no home directory: saving will fail, and be said
+        home = Path(os.devnull)
+    return home / "tallbayes" / source_hash()
 
 
-_DIRECTORY = str(cache_directory())
-
-
-def directory() -> str:
+@cache
+def directory() -> Path:
     """Return where compiled code of this process is kept."""
-    return _DIRECTORY
+    return cache_directory()
 
 
-def kernels_are_cached() -> bool:
-    """Return whether a chain of this source has run on this machine, so that its kernel need not compile."""
-    return any(Path(_DIRECTORY).glob("*/*.run_chunk-*.nbi"))
+class _Announcements:
+    """What a user is told of compilation: each line once in a process, on standard error."""
+
+    def __init__(self) -> None:
+        self.silent = False
+        self._said: set[str] = set()
+
+    def say(self, key: str, text: str) -> None:
+        if self.silent or key in self._said or sys.stderr is None:
+            return
+        self._said.add(key)
+        print(f"tallbayes: {text}", file=sys.stderr, flush=True)
+
+
+announcements = _Announcements()
 
 
 @contextmanager
-def _package_cache() -> Iterator[None]:
-    """Point Numba at our directory while one function is declared, and leave the user's setting alone."""
-    before = numba_config.CACHE_DIR
-    numba_config.CACHE_DIR = _DIRECTORY
+def silence(silent: bool = True) -> Iterator[None]:
+    """Keep compilation from being announced within a block."""
+    before = announcements.silent
+    announcements.silent = before or silent
     try:
         yield
     finally:
-        numba_config.CACHE_DIR = before
+        announcements.silent = before
+
+
+class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
+    """Finds a function's place in our directory, without creating it."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        self._py_file, self._lineno = file, function.__code__.co_firstlineno
+        self._path = directory() / self.get_suitable_cache_subpath(file)
+
+    def get_cache_path(self) -> str:
+        return str(self._path)
+
+    def get_source_stamp(self) -> str:
+        return ""  # the directory is named by the source
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> "_Locator":
+        return cls(function, file)
+
+
+class _Implementation(caching.CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012
+
+
+class _Cache(caching.FunctionCache):
+    """Numba's cache, which a full, read-only or damaged disk does not stop."""
+
+    _impl_class = _Implementation
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        try:
+            found = super().load_overload(signature, context)
+        except (OSError, EOFError, pickle.PickleError, AttributeError, ImportError, ValueError):
+            found = None  # damaged, or not ours to read: compile again
+        if found is None:
+            announcements.say("compiling", f"compiling, once on this machine (about {USUAL_SECONDS} s) ...")
+        return found
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            os.makedirs(self.cache_path, exist_ok=True)
+            super().save_overload(signature, data)
+        except OSError as error:
+            announcements.say(
+                "cache",
+                f"compiled code cannot be kept in {directory()} ({error.strerror or error}), so every process "
+                "compiles again. Free some space, or set TALLBAYES_CACHE_DIR to a directory that can be written.",
+            )
+
+
+def _dispatcher(function: Function, **options: Any) -> Function:
+    made = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    if made is not function:  # it is, if compilation is switched off
+        made._cache = _Cache(function)
+    return made
 
 
 def compiled(function: Function) -> Function:
-    """Compile without the GIL and cache on disk; arithmetic is strict IEEE."""
-    with _package_cache():
-        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    """Compile without the GIL and keep on disk; arithmetic is strict IEEE."""
+    return _dispatcher(function)
 
 
 def compiled_sum(function: Function) -> Function:
     """Compile a sum, free to reorder additions and to fuse them with products, so that it uses SIMD well.
 
-    That changes a sum by rounding only. It is used for the sketch, whose error bound holds for every order of
-    additions, and for the cubic.
+    That changes a sum by rounding only. It is used for sums over rows, for the sketch, whose error bound holds for
+    every order of additions, and for the cubic.
     """
-    with _package_cache():
-        return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})(
-            function
-        )
+    return _dispatcher(function, fastmath={"reassoc", "contract", "nsz"})
+
+
+class ByAddress:
+    """A function that compiled code calls by its address: it compiles when first asked for, apart from its callers.
+
+    Parameters
+    ----------
+    signature : numba signature or callable
+        Types of arguments and result; or a function that returns them, called when they are needed.
+    function : callable
+        The function.
+    keep : bool
+        Whether to keep it on disk: what it closes over must then be plain functions and classes of modules.
+    """
+
+    def __init__(self, signature: Any, function: Callable[..., Any], *, keep: bool = True) -> None:
+        self._signature, self._function, self._keep = signature, function, keep
+        self._pointer: Any = None
+
+    @property
+    def pointer(self) -> Any:
+        """What compiled code takes as an argument and calls: an address, or with compilation off the function."""
+        if numba_config.DISABLE_JIT:
+            return self._function
+        if self._pointer is None:
+            given = self._signature
+            signature = given() if callable(given) and not hasattr(given, "return_type") else given
+            made = CFunc(self._function, normalize_signature(signature), {}, {"error_model": "numpy"})
+            if self._keep:
+                made._cache = _Cache(self._function)
+            made.compile()
+            self._pointer = made
+        return self._pointer

@@ -7,14 +7,14 @@ not what it samples from.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallbayes.checks import positive
 from tallbayes.errors import InputError
 
 __all__ = ["Cauchy", "Flat", "Laplace", "Normal", "Prior", "StudentT", "Uniform", "WeaklyInformative"]
@@ -154,11 +154,21 @@ def _uniform(theta: Vector, low: Vector, high: Vector, _: Vector) -> Parts:
 _STAND_INS = {NORMAL: _normal, STUDENT: _student, LAPLACE: _laplace, UNIFORM: _uniform}
 
 
+class Columns(Protocol):
+    """What a prior may know of the columns: a mean and a standard deviation of each."""
+
+    mean: Vector
+
+    @property
+    def sd(self) -> Vector:
+        """Standard deviations."""
+
+
 class Prior(ABC):
     """What is known of the coefficients before the data."""
 
     @abstractmethod
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+    def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return the prior of each of the columns' coefficients."""
 
 
@@ -171,9 +181,9 @@ def _resolved(kind: int, location: ArrayLike, scale: ArrayLike, shape: ArrayLike
 class Flat(Prior):
     """Constant density: the posterior is the normalised likelihood, which must be integrable."""
 
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+    def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return no prior for every coefficient."""
-        return _resolved(FLAT, 0.0, 1.0, 0.0, X.shape[1])
+        return _resolved(FLAT, 0.0, 1.0, 0.0, columns.mean.size)
 
 
 @dataclass(frozen=True)
@@ -185,10 +195,10 @@ class _LocationScale(Prior):
     _kind: ClassVar[int]
     _shape: ClassVar[float] = 0.0
 
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+    def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return the prior of each coefficient, after checking shapes and signs."""
-        mean, scale = _numbers(type(self).__name__, X.shape[1], mean=self.mean, scale=self.scale)
-        return _resolved(self._kind, mean, scale, self._shape, X.shape[1])
+        mean, scale = _numbers(type(self).__name__, columns.mean.size, mean=self.mean, scale=self.scale)
+        return _resolved(self._kind, mean, scale, self._shape, columns.mean.size)
 
 
 class Normal(_LocationScale):
@@ -223,10 +233,10 @@ class StudentT(Prior):
     mean: ArrayLike = 0.0
     scale: ArrayLike = 1.0
 
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+    def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return the prior of each coefficient, after checking shapes and signs."""
-        mean, scale, df = _numbers("StudentT", X.shape[1], mean=self.mean, scale=self.scale, df=self.df)
-        return _resolved(STUDENT, mean, scale, df, X.shape[1])
+        mean, scale, df = _numbers("StudentT", columns.mean.size, mean=self.mean, scale=self.scale, df=self.df)
+        return _resolved(STUDENT, mean, scale, df, columns.mean.size)
 
 
 class Cauchy(_LocationScale):
@@ -272,9 +282,9 @@ class Uniform(Prior):
     low: ArrayLike
     high: ArrayLike
 
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+    def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return the prior of each coefficient, after checking shapes and order."""
-        d = X.shape[1]
+        d = columns.mean.size
         low, high = (_one_or_each("Uniform", name, v, d) for name, v in (("low", self.low), ("high", self.high)))
         if np.any(np.isnan(low)) or np.any(np.isnan(high)) or not np.all(low < high):
             raise InputError(f"Uniform prior: low={self.low!r} must be below high={self.high!r}.")
@@ -295,10 +305,10 @@ class Each(Prior):
 
     priors: tuple[Prior, ...]
 
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+    def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return each coefficient's own prior."""
         different = {id(prior): prior for prior in self.priors}  # a default that many share is resolved once
-        resolved = {key: prior.resolve(X, response_scale, weights) for key, prior in different.items()}
+        resolved = {key: prior.resolve(columns, response_scale) for key, prior in different.items()}
         chosen = [resolved[id(prior)] for prior in self.priors]
         parts = zip(*([part[j] for part in found] for j, found in enumerate(chosen)), strict=True)
         kind, *numbers = (np.array(part) for part in parts)
@@ -379,40 +389,20 @@ class WeaklyInformative(Prior):
     strength: float = 2.5
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.strength, Real) and math.isfinite(self.strength) and self.strength > 0.0):
-            raise InputError(f"WeaklyInformative: strength={self.strength!r} must be a positive, finite number.")
+        positive("WeaklyInformative", "strength", self.strength)
 
-    def resolve(self, X: NDArray[Any], response_scale: float, weights: Vector) -> CoefficientPriors:
+    def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return scales from the columns' means and standard deviations."""
-        mean, sd = _column_moments(X, weights)
+        mean, sd = columns.mean, columns.sd
         if np.any(empty := (sd == 0.0) & (mean == 0.0)):
             raise InputError(
                 f"prior: column {np.flatnonzero(empty)[0]} is zero in every row with a weight, so the default "
                 "prior has no scale for its coefficient. Drop the column, or give a prior."
             )
         constant = sd <= 1e-12 * np.abs(mean)
-        scale = np.empty(X.shape[1])
+        scale = np.empty(columns.mean.size)
         scale[~constant] = self.strength * response_scale / sd[~constant]
         push = float(np.sum((mean[~constant] * scale[~constant]) ** 2))
         widest = math.sqrt((10.0 * response_scale) ** 2 + push)
         scale[constant] = widest / np.abs(mean[constant])
-        return _resolved(NORMAL, 0.0, scale, 0.0, X.shape[1])
-
-
-def _column_moments(X: NDArray[Any], weights: Vector) -> tuple[Vector, Vector]:
-    """Return weighted means and standard deviations of the columns, the same for every memory order."""
-    d = X.shape[1]
-    total, square, count = np.zeros(d), np.zeros(d), 0.0
-    for block, weight in _blocks(X, weights):
-        total += weight @ block
-        count += float(np.sum(weight))
-    mean = total / max(count, 1e-300)
-    for block, weight in _blocks(X, weights):
-        square += weight @ (block - mean) ** 2
-    return mean, np.sqrt(square / max(count, 1e-300))
-
-
-def _blocks(X: NDArray[Any], weights: Vector, size: int = 65536) -> Iterator[tuple[NDArray[np.float64], Vector]]:
-    for first in range(0, X.shape[0], size):
-        block = np.ascontiguousarray(X[first : first + size], dtype=np.float64)
-        yield block, np.broadcast_to(weights, X.shape[0])[first : first + size]
+        return _resolved(NORMAL, 0.0, scale, 0.0, columns.mean.size)

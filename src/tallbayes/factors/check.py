@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
-from tallbayes.factors.rows import FactorFunctions, row_jet
+from tallbayes.factors.rows import FactorRows
+from tallbayes.models.passes import derivatives
+from tallbayes.models.predictors import Identity
 from tallbayes.sources.arrays import ArraySource
 
 Vector = NDArray[np.float64]
@@ -20,13 +22,13 @@ STEP = 2e-4
 
 
 def check_rows(
-    curve: FactorFunctions, source: ArraySource, start: Vector, limits: dict[int, Vector], names: list[str]
+    rows: FactorRows, source: ArraySource, start: Vector, limits: dict[int, Vector], names: list[str]
 ) -> None:
     """Raise if a row is not finite at the start, or if derivatives or bounds are seen to be wrong near it.
 
     Parameters
     ----------
-    curve : FactorFunctions
+    rows : FactorRows
         Potential, gradient and Hessian of a row.
     source : ArraySource
         The rows.
@@ -37,14 +39,14 @@ def check_rows(
     names : list of str
         Names of the parameters, for messages.
     """
-    value, gradient, hessian = source.derivatives(curve, start)
+    value, gradient, hessian = source.reduce(derivatives, rows, Identity(), start)
     if not (np.isfinite(value) and np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))):
-        _refuse_row_that_is_not_finite(curve, source, start)
+        _refuse_row_that_is_not_finite(rows, source, start)
     rng = np.random.default_rng(0)
     size = 0.1 * np.maximum(1.0, np.abs(start))
     points = [start, *(start + size * rng.standard_normal(start.size) for _ in range(POINTS - 1))]
     some = np.unique(np.linspace(0, source.n - 1, min(ROWS, source.n)).astype(np.int64))
-    looks = [(int(i), theta, _jet(curve, source.rows.X, int(i), theta)) for i in some for theta in points]
+    looks = [(int(i), theta, _jet(rows, source.responses, int(i), theta)) for i in some for theta in points]
     looks = [look for look in looks if np.isfinite(look[2].potential)]  # elsewhere is outside the support, perhaps
     # A derivative of one row that has almost vanished is as exact as the terms that cancelled in it: as others are.
     size = np.array([[np.max(np.abs(part)) for part in jet] for *_, jet in looks]).max(axis=0)
@@ -52,9 +54,9 @@ def check_rows(
     # All gradients first: a wrong one makes a right Hessian look wrong.
     for below, part in pairwise(PARTS):
         for i, theta, jet in looks:
-            _check_part(curve, source.rows.X, i, theta, jet, part, below, sizes, names)
+            _check_part(rows, source.responses, i, theta, jet, part, below, sizes, names)
     for i, theta, jet in looks:
-        _check_bounds(curve, source.rows.X, i, theta, jet, sizes, limits)
+        _check_bounds(rows, source.responses, i, theta, jet, sizes, limits)
 
 
 class _Jet(NamedTuple):
@@ -63,14 +65,13 @@ class _Jet(NamedTuple):
     hessian: Matrix
 
 
-def _jet(curve: FactorFunctions, X: Matrix, i: int, theta: Vector) -> _Jet:
-    gradient, hessian = np.empty(theta.size), np.empty((theta.size, theta.size))
-    return _Jet(row_jet(curve, X, i, theta, gradient, hessian), gradient, hessian)
+def _jet(rows: FactorRows, X: Matrix, i: int, theta: Vector) -> _Jet:
+    return _Jet(*rows.jet(X[i], theta))
 
 
-def _refuse_row_that_is_not_finite(curve: FactorFunctions, source: ArraySource, theta: Vector) -> None:
+def _refuse_row_that_is_not_finite(rows: FactorRows, source: ArraySource, theta: Vector) -> None:
     for i in range(source.n):
-        parts = _jet(curve, source.rows.X, i, theta)
+        parts = _jet(rows, source.responses, i, theta)
         for name, part in zip(PARTS, map(np.asarray, parts), strict=True):
             if not np.all(np.isfinite(part)):
                 raise InputError(
@@ -82,7 +83,7 @@ def _refuse_row_that_is_not_finite(curve: FactorFunctions, source: ArraySource, 
 
 
 def _check_part(
-    curve: FactorFunctions,
+    rows: FactorRows,
     X: Matrix,
     i: int,
     theta: Vector,
@@ -99,7 +100,7 @@ def _check_part(
             f"hessian: row {i} gives a matrix that is not symmetric at {theta}; fill both halves of out."
         )
     for j, name in enumerate(names):
-        found, error = _difference(curve, X, i, theta, j, below, sizes[below])
+        found, error = _difference(rows, X, i, theta, j, below, sizes[below])
         allowed = error + 1e-6 * np.max(np.abs(whole[j])) + 1e3 * np.finfo(float).eps * sizes[part]
         if np.any(np.abs(found - whole[j]) > allowed):
             raise InputError(
@@ -109,7 +110,7 @@ def _check_part(
 
 
 def _check_bounds(
-    curve: FactorFunctions,
+    rows: FactorRows,
     X: Matrix,
     i: int,
     theta: Vector,
@@ -120,7 +121,7 @@ def _check_bounds(
     """Raise if a derivative of a row is seen to exceed its bound; the third ones by differences."""
     seen = {1: float(np.linalg.norm(jet.gradient)), 2: float(np.max(np.abs(jet.hessian)))}
     if 3 in limits:
-        pairs = [_difference(curve, X, i, theta, j, "hessian", sizes["hessian"]) for j in range(theta.size)]
+        pairs = [_difference(rows, X, i, theta, j, "hessian", sizes["hessian"]) for j in range(theta.size)]
         seen[3] = max(float(np.max(np.abs(found) * (1.0 - 1e-6) - error)) for found, error in pairs)
     what = {1: "its gradient is as long as", 2: "a second derivative is", 3: "a third derivative is about"}
     for m, limit in limits.items():
@@ -133,18 +134,18 @@ def _check_bounds(
 
 
 def _difference(
-    curve: FactorFunctions, X: Matrix, i: int, theta: Vector, j: int, part: str, size: float
+    rows: FactorRows, X: Matrix, i: int, theta: Vector, j: int, part: str, size: float
 ) -> tuple[Any, Any]:
     """Return the derivative of a part of the jet along one parameter, by differences, and how far off it may be."""
     h = STEP * max(1.0, abs(theta[j]))
-    far, near = (_central(curve, X, i, theta, j, part, step) for step in (h, h / 2.0))
+    far, near = (_central(rows, X, i, theta, j, part, step) for step in (h, h / 2.0))
     rounding = 1e3 * np.finfo(float).eps * size / h
     return (4.0 * near - far) / 3.0, 10.0 * np.abs(far - near) + rounding  # Richardson: errors of second order
 
 
-def _central(curve: FactorFunctions, X: Matrix, i: int, theta: Vector, j: int, part: str, h: float) -> Any:
+def _central(rows: FactorRows, X: Matrix, i: int, theta: Vector, j: int, part: str, h: float) -> Any:
     up, down = theta.copy(), theta.copy()
     up[j] += h
     down[j] -= h
-    above, below = (getattr(_jet(curve, X, i, at), part) for at in (up, down))
+    above, below = (getattr(_jet(rows, X, i, at), part) for at in (up, down))
     return (above - below) / (up[j] - down[j])

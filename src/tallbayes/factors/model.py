@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 import numba
 import numpy as np
@@ -14,11 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from tallbayes.errors import InputError
 from tallbayes.factors import formula as formulas
 from tallbayes.factors.check import check_rows
-from tallbayes.factors.rows import GRADIENT, HESSIAN, POTENTIAL, FactorFunctions
-from tallbayes.models import Model
+from tallbayes.factors.rows import FactorRows, around
+from tallbayes.families.rows import RowFunctions
+from tallbayes.models.base import Model
+from tallbayes.models.predictors import Identity
 from tallbayes.priors import Each, Prior, WeaklyInformative, each
-from tallbayes.sources.arrays import ArraySource, numeric, per_row, writable_view
-from tallbayes.sources.rows import Rows
+from tallbayes.sources.arrays import ArraySource, frequency_weights, numeric, per_row, writable_view
+from tallbayes.sources.base import Block, Source
+from tallbayes.sources.profile import refuse_infinite
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -37,7 +40,7 @@ class Factors(Model):
     .. math:: \bar U_{k+1,i} \ge \sup_\theta \max_{|\beta| = k+1} |\partial^\beta U_i(\theta)|
 
     and plain factorisation a log-Lipschitz constant, :math:`|U_i(\theta') - U_i(\theta)| \le K_i |\theta' -
-    \theta|_2`. A bound that is too small makes draws wrong; every row that a chain looks at is compared with its
+    \theta|_2`. A bound that is too small makes draws wrong; every row that a chain evaluates is compared with its
     bound, and one that exceeds it ends the run.
 
     Parameters
@@ -64,12 +67,10 @@ class Factors(Model):
     weights : array_like or None
         Frequency weights w_i: a row of weight 3 counts as three rows.
     columns : sequence of str or None
-        Names of the columns. None takes those of a data frame or mapping, or x0, x1, ...
+        Names of the columns. Defaults to those of a data frame or mapping, or x0, x1, ...
     start : array_like or None
-        Where the search for the mode starts; None takes the prior's centre. All chains start around the mode found.
+        Where the search for the mode starts; defaults to the prior's centre. All chains start around the mode found.
     """
-
-    linear = False
 
     def __init__(
         self,
@@ -88,18 +89,22 @@ class Factors(Model):
         self.names = _names(parameters)
         table, self.columns = _table(data, columns)
         n = table.shape[0]
-        weight = per_row(weights, n, "weights", 1.0)
-        if np.any(weight < 0.0) or not np.any(weight):
-            raise InputError("weights: every weight must be zero or positive, and one of them positive.")
-        # The response is one of the columns; zeros in its place that are never read cost no memory.
-        self.source = ArraySource.of_rows(Rows(table, np.zeros(n), weight, np.zeros(1)), self.columns)
+        weight = frequency_weights(weights, n)
+        limits = _limits({} if bounds is None else bounds, table)
         self.family = _family(potential, gradient, hessian, self.names, self.columns)
+        # Bounds of their own are further columns of the rows, which the user's functions do not see the end of.
+        own = [values for values in limits.values() if values.size > 1]
+        places = iter(range(table.shape[1], table.shape[1] + len(own)))
+        by_order = {m: float(v[0]) if v.size == 1 else next(places) for m, v in limits.items()}
+        responses = np.ascontiguousarray(np.column_stack([table, *own])) if own else table
+        self.rows, self.predictors = self.family.rows(by_order), Identity()
+        self.source = ArraySource(np.empty((n, 0)), responses, weight, np.zeros(1), self.columns)
+        self.profile = self.source.reduce(_check_table, self.columns)
         self.prior = _prior(prior, self.names)
-        self.coefficient_priors = self.prior.resolve(np.zeros((1, self.d)), 1.0, np.ones(1))
+        self.coefficient_priors = self.prior.resolve(_NoColumns(self.d), 1.0)
         self.start = _start(start, self.d, self.coefficient_priors.inside(self.coefficient_priors.centre))
-        self.row_limits = _limits({} if bounds is None else bounds, table)
-        self.orders = tuple(k for k in ORDERS if k + 1 in self.row_limits)
-        check_rows(self.family.curve, self.source, self.start, self.row_limits, self.names)
+        self.orders = tuple(k for k in ORDERS if k + 1 in limits)
+        check_rows(self.rows, self.source, self.start, limits, self.names)
 
     @property
     def mode_advice(self) -> str:
@@ -109,43 +114,30 @@ class Factors(Model):
             "parameters should be on a scale where typical values are near 1."
         )
 
-    def starting_point(self, source: ArraySource) -> Vector:
+    def starting_point(self, source: Source) -> Vector:
         """Return the user's start."""
         return self.start
 
-    def global_bounds(self, m: int, threads: int | None = None) -> Vector:
-        """Return the user's bounds, times weights, over m!."""
+    def refuse_bounds(self, m: int, *, local: bool) -> None:
+        """Raise if the user gave no bound of that order, or local ones are asked for."""
+        if local:
+            raise InputError(
+                "Local bounds need a family, whose derivatives have known extremes; tb.Factors has the bounds that you "
+                "gave, for the whole space. Use bound=tb.bounds.Global(), or leave it at None."
+            )
         if m > 1 + max(ORDERS):
             raise InputError(
                 f"ScalableMH: order={m - 1} was asked for; tb.Factors has orders 1 and 2 (order 3 needs third "
                 "derivatives of every row). Use order=2."
             )
-        if m not in self.row_limits:
+        if m not in self.rows.limits:
             kernel = "FactorisedMH()" if m == 1 else f"ScalableMH(order={m - 1})"
-            known = ", ".join(map(str, sorted(self.row_limits)))
+            known = ", ".join(map(str, sorted(self.rows.limits)))
             raise InputError(
                 f"{kernel} needs a bound on derivatives of order {m}, and the model has "
                 f"{'only bounds of order ' + known if known else 'no bounds'}. "
                 f"Give tb.Factors(..., bounds={{{m}: ...}}), or use tb.kernels.MetropolisHastings()."
             )
-        psi = self.source.rows.weight * self.row_limits[m] / math.factorial(m)
-        return np.ascontiguousarray(np.broadcast_to(psi, self.n))
-
-    def local_bounds(
-        self, m: int, centre: Vector, inverse_root: Matrix, radius: float, threads: int | None = None
-    ) -> tuple[Vector, NDArray[np.float32]]:
-        """Refuse: the user's bounds hold everywhere, and nothing is known of rows within a ball."""
-        raise InputError(
-            "Local bounds need a family, whose derivatives have known extremes; tb.Factors has the bounds that you "
-            "gave, for the whole space. Use bound=tb.bounds.Global(), or leave it at None."
-        )
-
-    def subsample(self, size: int) -> Self:
-        """Return the same model of ``size`` of its rows, with their bounds."""
-        part = super().subsample(size)
-        chosen = self.source.sampled(size)
-        part.row_limits = {m: v if v.size == 1 else v[chosen] for m, v in self.row_limits.items()}
-        return part
 
     def __repr__(self) -> str:
         """Describe the model in a line."""
@@ -154,17 +146,48 @@ class Factors(Model):
         return f"Factors({self.n:,} rows, parameters {', '.join(self.names)}: {short}, {self.prior})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FactorFamily:
     """What rows are, in the place of a family of likelihoods."""
 
-    curve: FactorFunctions
+    potential: Any
+    gradient: Any
+    hessian: Any
+    functions: RowFunctions
     text: str
-    convex: bool = False
+    convex = False
+    parabola_slope = None
+
+    def rows(self, limits: dict[int, float | int]) -> FactorRows:
+        """Return the rows, with the user's bounds."""
+        return FactorRows(self.potential, self.gradient, self.hessian, self.functions, limits)
 
     def __repr__(self) -> str:
         """Return the formula, or the name of the function."""
         return self.text
+
+
+@dataclass(frozen=True)
+class _NoColumns:
+    """Priors of parameters know of no columns."""
+
+    d: int
+
+    @property
+    def mean(self) -> Vector:
+        return np.zeros(self.d)
+
+    @property
+    def sd(self) -> Vector:
+        return np.zeros(self.d)
+
+
+def _check_table(block: Block, names: list[str]) -> tuple[Vector]:
+    """Return the sums of a block's columns, or raise if a value is not finite."""
+    sums = np.sum(block.responses, axis=0)
+    if not np.all(np.isfinite(sums)):
+        refuse_infinite(block._replace(X=block.responses[:, : len(names)]), names, "data")
+    return (sums,)
 
 
 def _family(potential: Any, gradient: Any, hessian: Any, parameters: list[str], columns: list[str]) -> FactorFamily:
@@ -178,36 +201,29 @@ def _family(potential: Any, gradient: Any, hessian: Any, parameters: list[str], 
                 )
         text = getattr(potential, "__name__", repr(potential))
         given = zip((potential, gradient, hessian), ("potential", "gradient", "hessian"), strict=True)
-        functions = FactorFunctions(*(_guarded(function, name) for function, name in given))
-    elif isinstance(potential, str) or hasattr(potential, "free_symbols"):
+        functions = tuple(_guarded(function, name) for function, name in given)
+        return FactorFamily(*functions, around(*functions), text)
+    if isinstance(potential, str) or hasattr(potential, "free_symbols"):
         if gradient is not None or hessian is not None:
             raise InputError("gradient, hessian: leave them out with a formula; its derivatives are symbolic.")
-        text = str(potential).strip()
-        functions = _of_formula(potential, tuple(parameters), tuple(columns))
-    else:
-        raise InputError(
-            f"potential: {potential!r} was given; expected a formula as text or a SymPy expression, or a function "
-            "potential(theta, row)."
-        )
-    return FactorFamily(functions, text)
+        return _of_formula(potential, str(potential).strip(), tuple(parameters), tuple(columns))
+    raise InputError(
+        f"potential: {potential!r} was given; expected a formula as text or a SymPy expression, or a function "
+        "potential(theta, row)."
+    )
 
 
 @cache
-def _of_formula(formula: Any, parameters: tuple[str, ...], columns: tuple[str, ...]) -> FactorFunctions:
+def _of_formula(formula: Any, text: str, parameters: tuple[str, ...], columns: tuple[str, ...]) -> FactorFamily:
     """Compile the functions of a formula, once in a process."""
     expression = formulas.read(formula, parameters, columns)
     found = formulas.functions_of(expression, parameters, columns)
-    signatures = POTENTIAL, GRADIENT, HESSIAN
-    return FactorFunctions(*(_address(f, signature) for f, signature in zip(found, signatures, strict=True)))
-
-
-def _address(function: Callable[..., Any], signature: Any) -> Any:
-    """Compile a function so that kernels can call it by address."""
-    return numba.cfunc(signature, error_model="numpy")(function)
+    functions = tuple(numba.njit(nogil=True, error_model="numpy")(function) for function in found)
+    return FactorFamily(*functions, around(*functions), text)
 
 
 def _guarded(function: Any, name: str) -> Any:
-    """Compile a user's function to be called by address; what it raises becomes NaN, which is noticed."""
+    """Compile a user's function, here and now; what it raises becomes NaN, which is noticed."""
     plain = getattr(function, "py_func", function)
     wanted = ("theta", "row") if name == "potential" else ("theta", "row", "out")
     if not inspect.isfunction(plain) or len(inspect.signature(plain).parameters) != len(wanted):
@@ -216,7 +232,7 @@ def _guarded(function: Any, name: str) -> Any:
 
     def value(theta: Any, row: Any) -> Any:
         try:
-            return inner(theta, row)
+            return float(inner(theta, row))
         except Exception:
             return math.nan
 
@@ -226,10 +242,14 @@ def _guarded(function: Any, name: str) -> Any:
         except Exception:
             out[:] = math.nan
 
+    vector, matrix = numba.float64[::1], numba.float64[:, ::1]
+    signatures = {
+        "potential": numba.float64(vector, vector),
+        "gradient": numba.void(vector, vector, vector),
+        "hessian": numba.void(vector, vector, matrix),
+    }
     try:
-        if name == "potential":
-            return _address(value, POTENTIAL)
-        return _address(fill, GRADIENT if name == "gradient" else HESSIAN)
+        return numba.njit(signatures[name], nogil=True, error_model="numpy")(value if name == "potential" else fill)
     except numba.core.errors.NumbaError as error:
         raise InputError(f"{name}: Numba cannot compile the function ({_first_line(error)}).") from None
 
@@ -258,12 +278,7 @@ def _table(data: Any, columns: Sequence[str] | None) -> tuple[Matrix, list[str]]
     names = [f"x{j}" for j in range(array.shape[1])] if columns is None else [str(name) for name in columns]
     if len(names) != array.shape[1]:
         raise InputError(f"columns: {len(names)} names were given; data has {array.shape[1]} columns.")
-    table = writable_view(np.ascontiguousarray(array, dtype=np.float64))
-    bad = np.argwhere(~np.isfinite(table))
-    if bad.size:
-        i, j = bad[0]
-        raise InputError(f"data: row {i}, column {names[j]!r} is {table[i, j]}; every value must be finite.")
-    return table, names
+    return writable_view(np.ascontiguousarray(array, dtype=np.float64)), names
 
 
 def _names(parameters: Sequence[str]) -> list[str]:

@@ -1,223 +1,169 @@
-r"""Rows whose potential is any function of the parameters: what compiled code needs of them.
+r"""Rows whose potential is any function of the parameters: every parameter is a predictor, and there is no design.
 
-A row's functions are not compiled into the kernels: they are called by address, through types that are the same
-for every model. So there is one kernel for all of them, it is cached on disk like the others, and no cached code
-can hold the formula of another model.
+What passes and chains call by address is compiled around the user's three functions, in each process anew: nothing
+cached on disk can hold the formula of another model.
 """
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
-from tallbayes.families.curve import instead_of
-from tallbayes.kernels import target as kernels
-from tallbayes.sources import sums, whitened
-from tallbayes.sources.rows import Rows, entry
+from tallbayes.compiled import ByAddress
+from tallbayes.families.rows import JETS, REMAINDERS, RowFunctions, call_jets, call_remainders, packed_size
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-_VECTOR = types.Array(types.float64, 1, "C")
-_MATRIX = types.Array(types.float64, 2, "C")
-POTENTIAL = types.float64(_VECTOR, _VECTOR)
-GRADIENT = types.void(_VECTOR, _VECTOR, _VECTOR)
-HESSIAN = types.void(_VECTOR, _VECTOR, _MATRIX)
-"""Types of ``potential(theta, row)``, ``gradient(theta, row, out)`` and ``hessian(theta, row, out)``."""
 
 ROUNDING = 16.0
 """How many units in the last place, for each parameter, a user's function may be off in each of its terms."""
 
 
-class FactorFunctions(NamedTuple):
-    """The three functions of a row, by address; in the place of a curve."""
+@dataclass(frozen=True, eq=False)
+class FactorRows:
+    """Rows given by three compiled functions of the parameters and the row.
 
-    potential: Any
-    gradient: Any
-    hessian: Any
-
-
-@compiled
-def row_jet(curve: FactorFunctions, X: Matrix, i: int, theta: Vector, gradient: Vector, hessian: Matrix) -> float:
-    """Put gradient and Hessian of row i, without its weight, in their places; return its potential."""
-    gradient[:] = 0.0
-    hessian[:] = 0.0
-    curve.gradient(theta, X[i], gradient)
-    curve.hessian(theta, X[i], hessian)
-    return curve.potential(theta, X[i])
-
-
-@instead_of(sums.sum_potential, FactorFunctions)
-@compiled
-def sum_potential(rows: Rows, curve: FactorFunctions, theta: Vector, first: int, last: int) -> float:
-    """Sum the potential at theta over rows first .. last - 1."""
-    X, weight, potential = rows.X, rows.weight, curve.potential
-    total = 0.0
-    for i in range(first, last):
-        w = entry(weight, i)
-        if w != 0.0:
-            total += w * potential(theta, X[i])
-    return total
-
-
-@instead_of(sums.sum_potential_difference, FactorFunctions)
-@compiled
-def sum_potential_difference(
-    rows: Rows, curve: FactorFunctions, theta: Vector, other: Vector, first: int, last: int
-) -> float:
-    """Sum the potential at other minus that at theta, row by row, over rows first .. last - 1."""
-    X, weight, potential = rows.X, rows.weight, curve.potential
-    total = 0.0
-    for i in range(first, last):
-        w = entry(weight, i)
-        if w != 0.0:
-            total += w * (potential(other, X[i]) - potential(theta, X[i]))
-    return total
-
-
-@instead_of(sums.sum_derivatives, FactorFunctions)
-@compiled
-def sum_derivatives(
-    rows: Rows,
-    curve: FactorFunctions,
-    theta: Vector,
-    majorise: bool,
-    first: int,
-    last: int,
-    gradient: Vector,
-    hessian: Matrix,
-) -> float:
-    """Add gradient and Hessian (lower triangle) at theta over rows first .. last - 1; return the potential.
-
-    There is no majorising Hessian: the search for the mode damps one that is not positive.
+    Parameters
+    ----------
+    potential : callable
+        ``potential(theta, row)``.
+    gradient : callable
+        ``gradient(theta, row, out)``.
+    hessian : callable
+        ``hessian(theta, row, out)``.
+    functions : RowFunctions
+        The same, as passes and chains call them.
+    limits : dict
+        The user's bounds by order of derivative: a number for all rows, or the number of a column of the responses.
     """
-    X, weight = rows.X, rows.weight
-    d = theta.size
-    slope, curvature = np.empty(d), np.empty((d, d))
-    total = 0.0
-    for i in range(first, last):
-        w = entry(weight, i)
-        if w == 0.0:
-            continue
-        total += w * row_jet(curve, X, i, theta, slope, curvature)
-        for j in range(d):
-            gradient[j] += w * slope[j]
-            for k in range(j + 1):
-                hessian[j, k] += w * curvature[j, k]
-    return total
+
+    potential: Callable[..., Any]
+    gradient: Callable[..., Any]
+    hessian: Callable[..., Any]
+    functions: RowFunctions
+    limits: dict[int, float | int]
+
+    @property
+    def parameters(self) -> Vector:
+        """None that are used: the functions have theirs inside."""
+        return np.zeros(1)
+
+    def jets(self, responses: Matrix, eta: Matrix, order: int, *, majorise: bool = False) -> Matrix:
+        """Return U, its gradient and its second derivatives, packed, for rows in columns."""
+        out = np.empty((packed_size(eta.shape[0], order), eta.shape[1]))
+        call_jets(self.functions.jets.pointer, self.parameters, responses, eta, order, majorise, out)
+        return out
+
+    def remainders(self, responses: Matrix, eta: Matrix, old: Matrix, new: Matrix, order: int) -> Matrix:
+        """Return 0 and the change of the remainder from eta + old to eta + new; rows in columns."""
+        out = np.empty((2, eta.shape[1]))
+        pointer = self.functions.remainders.pointer
+        call_remainders(pointer, self.parameters, responses, eta, old, new, order, out)
+        return out
+
+    def global_bounds(self, X: Matrix, responses: Matrix, weight: Vector, m: int) -> Vector:
+        """Return the user's bounds, times weights, over m!."""
+        limit = self.limits[m]
+        size = responses[:, limit] if isinstance(limit, int) else np.full(responses.shape[0], limit)
+        return np.asarray(weight * size / math.factorial(m))
+
+    def jet(self, row: Vector, theta: Vector) -> tuple[float, Vector, Matrix]:
+        """Return potential, gradient and Hessian of one row."""
+        gradient, hessian = np.zeros(theta.size), np.zeros((theta.size, theta.size))
+        self.gradient(theta, row, gradient)
+        self.hessian(theta, row, hessian)
+        return float(self.potential(theta, row)), gradient, hessian
+
+    def rounding(
+        self,
+        row: Vector,
+        weight: float,
+        centre: Vector,
+        move: Vector,
+        other: Vector,
+        order: int,
+        psi: float,
+        distance: float,
+        limit: float,
+    ) -> float:
+        r"""Return how far rounding alone can lift a computed lambda_i above its bound `limit`.
+
+        The functions are taken to be backward stable: what they return is right, to e = ROUNDING (d + 2) eps, at
+        parameters that are off by e, relatively. So U is off by at most :math:`e (|U| + \sum_j |\partial_j U|
+        |\theta_j|)` at each of the two states, and the Taylor polynomial by
+
+        .. math:: e \sum_j |s_j| \Big( |g_j| + \sum_k |H_{jk}| (|\hat\theta_k| + |s_k|) \Big)
+                  + e\, \bar U_{k+1} \|\hat\theta\|_1 \|s\|_1^k, \qquad s = |move| + |other|
+
+        (the last term, for an error of the highest derivative, is e (k + 1)! psi |centre|_1 distance^k, twice). An
+        excess that goes unnoticed is below this number, so it changes a log acceptance by no more than rounding does.
+        """
+        unit = ROUNDING * (centre.size + 2) * float(np.finfo(np.float64).eps)
+        size = 0.0
+        for step in (move, other):
+            value, gradient, _ = self.jet(row, centre + step)
+            size += abs(value) + float(np.abs(gradient) @ (np.abs(centre) + np.abs(centre + step)))
+        _, gradient, hessian = self.jet(row, centre)
+        steps = np.abs(move) + np.abs(other)
+        size += float(steps @ (np.abs(gradient) + np.abs(hessian) @ (steps + np.abs(centre))))
+        highest = 2.0 * math.factorial(order + 1) * psi * float(np.sum(np.abs(centre))) * distance**order
+        floor = unit * (weight * size + highest + (order + 2) * limit)
+        return floor if math.isfinite(floor) else 0.0
 
 
-@instead_of(whitened.sum_whitened_hessian, FactorFunctions)
-@compiled
-def sum_whitened_hessian(
-    rows: Rows, curve: FactorFunctions, centre: Vector, inverse_root: Matrix, first: int, last: int, hessian: Matrix
-) -> None:
-    """Add the Hessian in whitened coordinates (lower triangle), L^-1 H_i L^-T, over rows first .. last - 1."""
-    X, weight = rows.X, rows.weight
-    d = centre.size
-    slope, curvature, half = np.empty(d), np.empty((d, d)), np.empty(d)
-    for i in range(first, last):
-        w = entry(weight, i)
-        if w == 0.0:
-            continue
-        row_jet(curve, X, i, centre, slope, curvature)
-        for a in range(d):
-            for k in range(d):
-                half[k] = 0.0
-                for j in range(a + 1):
-                    half[k] += inverse_root[a, j] * curvature[max(j, k), min(j, k)]
-            for b in range(a + 1):
-                for k in range(b + 1):
-                    hessian[a, b] += w * half[k] * inverse_root[b, k]
+def around(potential: Any, gradient: Any, hessian: Any) -> RowFunctions:
+    """Return what passes and chains call by address, compiled around three compiled functions of a row."""
 
-
-@instead_of(kernels.row_remainders, FactorFunctions)
-@compiled
-def row_remainders(
-    curve: FactorFunctions,
-    order: int,
-    X: Matrix,
-    y: Vector,
-    weight: Vector,
-    offset: Vector,
-    centre: Vector,
-    i: int,
-    move: Vector,
-    other: Vector,
-) -> tuple[float, float]:
-    r"""Return 0 and the change of r_i from centre + move to centre + other.
-
-    With the step s = other - move, the change of the Taylor polynomial is (g + H (move + other) / 2) . s: no
-    difference of squares. A value that is not a number becomes infinite, which no bound allows.
-    """
-    d = centre.size
-    room = np.empty((d + 3, d))
-    here, there, gradient, hessian, row = room[0], room[1], room[2], room[3:], X[i]
-    for j in range(d):
-        here[j] = centre[j] + move[j]
-        there[j] = centre[j] + other[j]
-    change = curve.potential(there, row) - curve.potential(here, row)
-    if order >= 1:
-        gradient[:] = 0.0
-        curve.gradient(centre, row, gradient)
-        if order >= 2:
-            hessian[:] = 0.0
-            curve.hessian(centre, row, hessian)
+    def jets(parameters: Any, responses: Any, eta: Any, order: Any, majorise: Any, out: Any) -> None:
+        d = eta.shape[0]
+        theta, slope, curvature = np.empty(d), np.empty(d), np.empty((d, d))
+        for r in range(eta.shape[1]):
             for j in range(d):
-                for k in range(j):
-                    gradient[j] += 0.5 * hessian[j, k] * (move[k] + other[k])
-                    gradient[k] += 0.5 * hessian[j, k] * (move[j] + other[j])
-                gradient[j] += 0.5 * hessian[j, j] * (move[j] + other[j])
+                theta[j] = eta[j, r]
+            out[0, r] = potential(theta, responses[r])
+            if order >= 1:
+                slope[:] = 0.0
+                gradient(theta, responses[r], slope)
+                for j in range(d):
+                    out[1 + j, r] = slope[j]
+            if order >= 2:
+                curvature[:] = 0.0
+                hessian(theta, responses[r], curvature)
+                at = 1 + d
+                for j in range(d):
+                    for k in range(j + 1):
+                        out[at, r] = curvature[j, k]
+                        at += 1
+
+    def remainders(
+        parameters: Any, response: Any, eta: Any, old: Any, new: Any, order: Any, out: Any
+    ) -> None:
+        # With the step s = new - old, the change of the Taylor polynomial is (g + H (old + new) / 2) . s: no
+        # difference of squares. A value that is not a number becomes infinite, which no bound allows.
+        d = eta.size
+        room = np.empty((d + 3, d))
+        here, there, slope, curvature = room[0], room[1], room[2], room[3:]
         for j in range(d):
-            change -= gradient[j] * (other[j] - move[j])
-    change *= entry(weight, i)
-    return 0.0, change if math.isfinite(change) else math.inf
+            here[j] = eta[j] + old[j]
+            there[j] = eta[j] + new[j]
+        change = potential(there, response) - potential(here, response)
+        if order >= 1:
+            slope[:] = 0.0
+            gradient(eta, response, slope)
+            if order >= 2:
+                curvature[:] = 0.0
+                hessian(eta, response, curvature)
+                for j in range(d):
+                    for k in range(j):
+                        slope[j] += 0.5 * curvature[j, k] * (old[k] + new[k])
+                        slope[k] += 0.5 * curvature[j, k] * (old[j] + new[j])
+                    slope[j] += 0.5 * curvature[j, j] * (old[j] + new[j])
+            for j in range(d):
+                change -= slope[j] * (new[j] - old[j])
+        out[0] = 0.0
+        out[1] = change if math.isfinite(change) else math.inf
 
-
-@instead_of(kernels.rounding_floor, FactorFunctions)
-@compiled
-def rounding_floor(
-    target: Any, curve: FactorFunctions, i: int, distance: float, move: Vector, other: Vector, limit: float
-) -> float:
-    r"""Return how far rounding alone can lift a computed lambda_i above its bound `limit`.
-
-    The functions are taken to be backward stable: what they return is right, to e = ROUNDING (d + 2) eps, at
-    parameters that are off by e, relatively. So U is off by at most :math:`e (|U| + \sum_j |\partial_j U|
-    |\theta_j|)` at each of the two states, and the Taylor polynomial by
-
-    .. math:: e \sum_j |s_j| \Big( |g_j| + \sum_k |H_{jk}| (|\hat\theta_k| + |s_k|) \Big)
-              + e\, \bar U_{k+1} \|\hat\theta\|_1 \|s\|_1^k, \qquad s = |move| + |other|
-
-    (the last term, for an error of the highest derivative, is e (k + 1)! psi |centre|_1 distance^k, twice). An
-    excess that goes unnoticed is below this number, so it changes a log acceptance by no more than rounding does.
-    """
-    k = target.bound.order
-    d = move.size
-    unit = ROUNDING * (d + 2) * 2.220446049250313e-16
-    X, centre = target.rows.X, target.centre
-    theta, gradient, hessian = np.empty(d), np.empty(d), np.empty((d, d))
-    size = 0.0
-    for state in range(2):
-        for j in range(d):
-            theta[j] = centre[j] + (other[j] if state else move[j])
-        size += abs(row_jet(curve, X, i, theta, gradient, hessian))
-        for j in range(d):
-            size += abs(gradient[j]) * (abs(centre[j]) + abs(theta[j]))
-    row_jet(curve, X, i, centre, gradient, hessian)
-    reach = 0.0
-    for j in range(d):
-        reach += abs(centre[j])
-        terms = abs(gradient[j])
-        for b in range(d):
-            both = abs(move[b]) + abs(other[b]) + abs(centre[b])
-            terms += abs(hessian[max(j, b), min(j, b)]) * both
-        size += terms * (abs(move[j]) + abs(other[j]))
-    factorial = 1.0
-    for j in range(2, k + 2):
-        factorial *= j
-    highest = 2.0 * factorial * target.sampler.psi[i] * reach * distance**k
-    floor = unit * (entry(target.rows.weight, i) * size + highest + (k + 2) * limit)
-    return floor if math.isfinite(floor) else 0.0
+    return RowFunctions(ByAddress(JETS, jets, keep=False), None, ByAddress(REMAINDERS, remainders, keep=False))

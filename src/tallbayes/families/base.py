@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.families.curve import jet
+from tallbayes.families.rows import Rows
 
 Vector = NDArray[np.float64]
 
@@ -14,7 +15,7 @@ Vector = NDArray[np.float64]
 class Family(ABC):
     """A likelihood whose row potential is one scalar function of the linear predictor.
 
-    To add one: write its curve (a NamedTuple with the three functions of ``families/curve.py``), and a
+    To add one: write its curve (a NamedTuple with the functions of ``families/curve.py``), and a
     subclass that says which responses it takes and where the derivatives of g have their extremes. No bound
     is derived by hand: every supremum is the largest value over end points and critical points.
     """
@@ -24,10 +25,19 @@ class Family(ABC):
     pieces: tuple[float, ...] = (0.0,)
     """The pieces that ``coefficients`` may return."""
 
+    parabola_slope: float | None = None
+    """a, if g(t) - a t is a concave function of t^2, so that g has a parabola above it that touches at any t: 1/2 for
+    log(1 + e^t) (Jaakkola and Jordan), 0 for many even g. None if it is not, or not known."""
+
     @property
     @abstractmethod
     def curve(self) -> Any:
         """The curve of ``families/curve.py``: parameters of g, found by its type in compiled code."""
+
+    @property
+    def rows(self) -> Rows:
+        """What passes over rows and compiled code need of the family."""
+        return Rows(self.curve, self.critical_points)
 
     @abstractmethod
     def critical_points(self, m: int) -> Vector:
@@ -37,8 +47,14 @@ class Family(ABC):
         """
 
     @abstractmethod
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
-        """Return which responses are outside the support (NaN and infinities are refused before)."""
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
+        """Return which responses are outside the support; NaN and infinities are refused before.
+
+        The responses are those of the rows from number ``first`` on.
+        """
+
+    def check_rows(self, n: int) -> None:  # noqa: B027
+        """Raise if the family was made for another number of rows; most are made for any."""
 
     @property
     @abstractmethod
@@ -54,7 +70,10 @@ class Family(ABC):
         return y, weight
 
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
-        """Return how far predictors typically spread, the unit of the default prior; 1 on a log-odds scale."""
+        """Return how far predictors typically spread, the unit of the default prior; 1 on a log-odds scale.
+
+        The responses are all of them, or of many rows a sample that is spread over all.
+        """
         return 1.0
 
     def supremum(self, m: int) -> float:

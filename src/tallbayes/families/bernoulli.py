@@ -95,6 +95,11 @@ class Bernoulli(Family):
         return _LINKS[self.link][0]
 
     @property
+    def parabola_slope(self) -> float | None:  # type: ignore[override]
+        """Known for the logit link."""
+        return 0.5 if self.link == "logit" else None
+
+    @property
     def pieces(self) -> tuple[float, ...]:  # type: ignore[override]
         """One for each class with the complementary log-log, which is not symmetric."""
         return _LINKS[self.link][2]
@@ -103,7 +108,7 @@ class Bernoulli(Family):
         """Return the roots of the next derivative."""
         return np.array(_LINKS[self.link][1][m], dtype=np.float64)
 
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are neither 0 nor 1."""
         return (y != 0.0) & (y != 1.0)
 

@@ -67,20 +67,26 @@ class Binomial(Family):
         """Return those of the softplus."""
         return np.array(bernoulli.SOFTPLUS_CRITICAL[m], dtype=np.float64)
 
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are not whole numbers from 0 to the row's trials."""
         trials = np.asarray(self.trials)
-        if trials.ndim == 1 and trials.shape != y.shape:
-            raise InputError(
-                f"Binomial: {trials.size} numbers of trials were given for {y.size} rows; expected one for each "
-                "row, or one for all."
-            )
+        if trials.ndim == 1:
+            trials = trials[first : first + y.size]
         return (y < 0.0) | (y > trials) | (y != np.floor(y))
 
     @property
     def support(self) -> str:
         """Counts."""
         return "whole numbers from 0 to the row's trials"
+
+    def check_rows(self, n: int) -> None:
+        """Raise unless there is one number of trials, or one for each row."""
+        trials = np.asarray(self.trials)
+        if trials.ndim == 1 and trials.size != n:
+            raise InputError(
+                f"Binomial: {trials.size} numbers of trials were given for {n} rows; expected one for each "
+                "row, or one for all."
+            )
 
     def encode(self, y: Vector, weight: Vector) -> tuple[Vector, Vector]:
         """Return the share of successes, with the trials as a factor of the weight."""

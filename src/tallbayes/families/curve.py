@@ -7,19 +7,15 @@ Up to a constant, the potential of row i (minus its log-likelihood) is
 
 with one function g, the *curve*, for the whole family. Where the classes of a response need different functions
 (complementary log-log), g has *pieces*: the row's response also says which piece is its g. A curve is a
-NamedTuple of g's parameters; its three functions below are found by its type, in compiled code (where they are
-inlined, and cached on disk) and in plain Python alike.
+NamedTuple of g's parameters, all of them floats; its functions below are found by its type, in compiled code (where
+they are inlined) and in plain Python alike.
 """
 
-import functools
-import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from numba.extending import overload
-
-Number = float
-Function = TypeVar("Function", bound=Callable[..., Any])
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
 
 def everywhere(curve: Any, low: Any, high: Any) -> Any:
@@ -94,36 +90,16 @@ def _covers(curve: Any, low: Any, high: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "covers")
 
 
-_INSTEAD: dict[tuple[str, type], Any] = {}
-"""Compiled functions that stand in for those of curves, by name and by the type they are for."""
+def curve_of(kind: Any, parameters: Any) -> Any:
+    """Return the curve of a kind whose parameters are the entries of an array."""
+    return kind(*parameters)
 
 
-def by_curve(default: Function) -> Function:
-    """Let other types replace a compiled function of a `curve`: rows need not be functions of one predictor.
+@overload(curve_of)
+def _curve_of(kind: Any, parameters: Any) -> Callable[..., Any]:
+    count = len(kind.instance_class._fields)
 
-    Calls from compiled code and from Python go to the function that was registered with `instead_of` for the type
-    of the argument `curve`, else to the one decorated.
-    """
-    python = default.py_func  # type: ignore[attr-defined]
-    at = list(inspect.signature(python).parameters).index("curve")
+    def build(kind: Any, parameters: Any) -> Any:
+        return kind(*to_fixed_tuple(parameters, count))
 
-    @functools.wraps(python)
-    def generic(*args: Any) -> Any:
-        return _INSTEAD.get((python.__name__, type(args[at])), default)(*args)
-
-    @overload(generic, strict=False)
-    def _generic(*args: Any) -> Callable[..., Any]:
-        kind = getattr(args[at], "instance_class", object)
-        return _INSTEAD.get((python.__name__, kind), default).py_func
-
-    return generic  # type: ignore[return-value]
-
-
-def instead_of(generic: Callable[..., Any], curve_type: type) -> Callable[[Function], Function]:
-    """Register a compiled function in place of one decorated with `by_curve`, for a type of curve."""
-
-    def register(function: Function) -> Function:
-        _INSTEAD[generic.__name__, curve_type] = function
-        return function
-
-    return register
+    return build

@@ -95,7 +95,7 @@ class Gamma(_Exponential):
         """The exponential."""
         return AmountCurve(float(self.shape))
 
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are not positive."""
         return y <= 0.0
 

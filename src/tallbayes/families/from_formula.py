@@ -15,6 +15,7 @@ from tallbayes.families.base import Family, Vector
 from tallbayes.families.certify import Certificate, certify, exact_jet
 from tallbayes.families.curve import coefficients, jet
 from tallbayes.families.formula import Reduced, load_sympy, read, reduce
+from tallbayes.families.remainder import FAR, FEW, MANY, NEAR, gauss_jacobi
 from tallbayes.families.responses import robust_spread
 
 SUPPORTS = {
@@ -142,13 +143,18 @@ def _certificate(stored: dict[str, Any]) -> Certificate:
 
 
 def _curve(module: str, reach: float, certificates: tuple[Certificate, ...], values: dict[str, float]) -> Any:
+    ends = {
+        name: float(limit)
+        for side in generate.SIDES
+        for k, certificate in enumerate(certificates)
+        for name, limit in zip(generate.limit_names(side, k), getattr(certificate, side), strict=True)
+    }
     return generate.curve_type(module)(
         reach,
         max(c.turn for c in certificates),
         max(c.low for c in certificates),
         min(c.high for c in certificates),
-        tuple(c.left for c in certificates),
-        tuple(c.right for c in certificates),
+        **ends,
         **{f"p_{name}": value for name, value in values.items()},
     )
 
@@ -226,15 +232,10 @@ def _reach(curve: Any, piece: float, certificate: Certificate, name: str) -> flo
 
 @cache
 def _rule(k: int, nodes: int) -> tuple[Vector, Vector]:
-    from tallbayes.surrogate.remainder import gauss_jacobi
-
     return gauss_jacobi(k, nodes)
 
 
 def _quadrature_is_right(curve: Any, piece: float, t: float, reach: float, sizes: list[float]) -> bool:
-    # The one place where a family knows of what comes after it: how remainders will be computed.
-    from tallbayes.surrogate.remainder import FAR, FEW, MANY, NEAR
-
     for k in (0, 3):
         for nodes, share in ((FEW, NEAR), (MANY, FAR)):
             for step in (share * reach, -share * reach):
@@ -298,7 +299,7 @@ class Custom(Family):
             return math.inf
         return super().supremum(m)
 
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are outside the support."""
         if self.recipe.responses:
             return ~np.isin(y, np.array(self.recipe.responses))

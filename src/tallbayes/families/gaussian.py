@@ -48,6 +48,7 @@ class Gaussian(RealResponse):
 
     scale: float = 1.0
     convex = True
+    parabola_slope = 0.0
 
     def __post_init__(self) -> None:
         positive("Gaussian", "scale", self.scale)

@@ -35,8 +35,6 @@ class Curve(NamedTuple):
     turn: float
     low: float
     high: float
-    left: tuple
-    right: tuple
 {fields}
 
 def potential(curve: Any, t: Any, piece: Any) -> Any:
@@ -54,6 +52,14 @@ def covers(curve: Any, low: Any, high: Any) -> Any:
 
 register_curve(Curve, CurveFunctions(potential, jet, coefficients, covers))
 '''
+
+SIDES = ("left", "right")
+
+
+def limit_names(side: str, piece: int) -> list[str]:
+    """Return the fields of a curve that hold the limits of a piece's four derivatives on one side."""
+    return [f"{side}_{piece}_{m}" for m in range(1, 5)]
+
 
 _COMPILED = {"softplus", "expit", "log1mexp", "bose", "bose_slope", "log_ndtr", "hazard"}
 
@@ -151,12 +157,10 @@ def _piece_jet(g: Any, t: Any, values: dict[str, float], piece: int, indent: int
     plain = derivatives(g, t, 4)
     if expanded:
         plain = [sympy.expand(e) for e in plain]
-    lines = [
-        f"{pad}if t == math.inf:",
-        f"{pad}    return curve.right[{piece}]",
-        f"{pad}if t == -math.inf:",
-        f"{pad}    return curve.left[{piece}]",
-    ]
+    lines = []
+    for side, end in (("right", "math.inf"), ("left", "-math.inf")):
+        limits = ", ".join(f"curve.{name}" for name in limit_names(side, piece))
+        lines += [f"{pad}if t == {end}:", f"{pad}    return {limits}"]
     fractions = by_continued_fraction(plain[0], t, 4)
     if fractions:
         (a,) = {e.args[0] for e in plain[0].atoms(own.hazard)}
@@ -202,9 +206,10 @@ def module_text(formula: str, reduced: Reduced, values: dict[str, float], *, exp
     if many:
         piece = " + ".join(f"{float(k)!r} * (y == {float(r)!r})" for k, r in enumerate(reduced.responses) if k)
     coefficients = [*writer.lines, f"    return {m}, {reduced.slope!r}, {c}, {l}, {piece}"]
+    ends = [name for side in SIDES for k in range(len(reduced.curves)) for name in limit_names(side, k)]
     return _TEMPLATE.format(
         formula=repr(formula),
-        fields="".join(f"    p_{name}: float\n" for name in values),
+        fields="".join(f"    {name}: float\n" for name in (*ends, *(f"p_{name}" for name in values))),
         potential="\n".join(potential) + "\n",
         jet="\n".join(jet) + "\n",
         coefficients="\n".join(coefficients) + "\n",

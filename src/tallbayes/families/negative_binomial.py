@@ -43,6 +43,7 @@ class NegativeBinomial(CountResponse):
 
     size: float = 1.0
     convex = True
+    parabola_slope = 0.5
 
     def __post_init__(self) -> None:
         positive("NegativeBinomial", "size", self.size)

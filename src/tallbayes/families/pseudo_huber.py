@@ -70,6 +70,7 @@ class PseudoHuber(RealResponse):
     delta: float = 1.0
     scale: float = 1.0
     convex = True
+    parabola_slope = 0.0
 
     def __post_init__(self) -> None:
         for name, value in (("delta", self.delta), ("scale", self.scale)):

@@ -11,7 +11,7 @@ class RealResponse(Family):
 
     scale: float
 
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return nothing: every real response is possible."""
         return np.zeros(y.shape, dtype=np.bool_)
 
@@ -32,7 +32,7 @@ class RealResponse(Family):
 class CountResponse(Family):
     """Counts with the log of their mean as the predictor."""
 
-    def unsupported(self, y: Vector) -> NDArray[np.bool_]:
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are not whole numbers, 0 or more."""
         return (y < 0.0) | (y != np.floor(y))
 

@@ -72,6 +72,7 @@ class StudentT(RealResponse):
     df: float = 4.0
     scale: float = 1.0
     convex = False
+    parabola_slope = 0.0
 
     def __post_init__(self) -> None:
         for name, value in (("df", self.df), ("scale", self.scale)):

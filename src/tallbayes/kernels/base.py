@@ -3,49 +3,125 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.models import Model
-from tallbayes.surrogate.alias import WHOLE, RowSampler
-from tallbayes.surrogate.basis import Basis
-from tallbayes.surrogate.bounds import Bound
-from tallbayes.surrogate.expansion import Whitening
-from tallbayes.surrogate.mode import Mode
+from tallbayes.errors import InputError
+from tallbayes.models.base import Model
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.setup import Setup, setup_of
+from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
 
 Vector = NDArray[np.float64]
+
+ONE_PREDICTOR = "one linear predictor"
+"""What kernels may need of a model: rows that depend on x_i . theta alone."""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A kernel bound to a model: all that chains share, and nothing that they change."""
 
-    mode: Mode
-    whitening: Whitening
+    model: Model
+    metric: Metric
     target: Any
-    """What the compiled steps read: a NamedTuple with at least whitening, bound, sampler and sketch."""
-    proposal: Any
+    """What the compiled steps read."""
+    move: Any
     """How the compiled steps move."""
     initial_state: Callable[[Any, Vector, np.random.Generator], Any]
-    """Returns a NamedTuple with at least z, violations and exposure."""
-    run_chunk: Callable[..., tuple[Any, int]]
+    """Returns the state of a chain that starts at a point."""
+    run_chunk: Callable[..., tuple[int, int]]
+    """``run_chunk(target, move, state, rng, draws, budget)``: steps made, and what the chain asks for."""
     warmup: int
     """Steps to leave out when the user does not say how many."""
     plan: dict[str, Any]
     """What was chosen, in plain values, for the result's attributes."""
+    nanoseconds: Callable[["Behaviour"], float]
+    """What a step costs on an ordinary core, given what a rehearsal saw."""
+    supply: Any = None
+    """Where rows drawn at random come from; None if the kernel draws none."""
+    answer: Callable[[Any, Any, int | None], None] | None = None
+    """``answer(target, state, threads)`` puts the log ratio over all rows into the state."""
+    exceeds: Callable[[Any, Vector], bool] | None = None
+    """``exceeds(target, suspect)``: whether an intensity is above its bound by more than rounding."""
+    passes: int = 0
+    """Passes over all rows that the set-up of this kernel takes."""
+    table_bytes: int = 0
+    """Memory of tables that all chains share."""
+    chain_bytes: int = 0
+    """Memory of what each chain has of its own."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a kernel does in a step, on average."""
+
+    acceptance: float = 1.0
+    rows: float = 0.0
+    """Rows evaluated in a step, those of steps on all rows included."""
+    full_passes: float = 0.0
+    """Share of steps on all rows."""
+    events: float = 0.0
+    """Rows drawn, where a sketch settles most of them."""
 
 
 class Kernel(ABC):
     """One Markov transition: a proposal and an acceptance rule."""
 
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What it asks of a source (`SUPPLY`, `RANDOM_ACCESS`) or of a model (`ONE_PREDICTOR`)."""
+
+    def prepare(self, model: Model, *, threads: int | None = None, setup: Setup | None = None) -> Prepared:
+        """Return the kernel bound to a model, after the passes over rows that it needs.
+
+        Parameters
+        ----------
+        model : Model
+            The model.
+        threads : int or None
+            Threads for passes over rows.
+        setup : Setup or None
+            A set-up to use in place of the model's own.
+
+        Returns
+        -------
+        Prepared
+            What chains run.
+        """
+        self.refuse_mismatch(model)
+        return self._prepare(model, setup_of(model, threads=threads) if setup is None else setup)
+
+    def refuse_mismatch(self, model: Model) -> None:
+        """Raise, before anything is computed, if the model or its source lacks something the kernel needs."""
+        name = type(self).__name__
+        for need in sorted(self.needs & {SUPPLY, RANDOM_ACCESS}):
+            if need not in model.source.offers:
+                offered = ", ".join(sorted(model.source.offers)) or "passes only"
+                raise InputError(
+                    f"{name} needs {need!r} to its rows, which {type(model.source).__name__} does not offer (it offers "
+                    f"{offered}). Use tb.kernels.ScalableMH(), or give the data as arrays."
+                )
+        if ONE_PREDICTOR in self.needs and not model.predictors.linear:
+            raise InputError(
+                f"{name}: rows must be functions of one linear predictor, as in tb.Regression. Use "
+                "tb.kernels.ScalableMH() or tb.kernels.MetropolisHastings()."
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is left for the planner to choose."""
+        return False
+
+    def filled(self, best: "Kernel") -> "Kernel":
+        """Return this kernel with what was left open as in the one that the planner found best."""
+        return self
+
+    def widened(self, radius: float) -> "Kernel | None":
+        """Return this kernel with bounds that hold in a larger ball; None if there is no ball, or it was fixed."""
+        return None
+
     @abstractmethod
-    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
-        """Find the mode (unless the basis is given), expand, bound: everything that takes passes over rows."""
-
-
-def no_rows() -> tuple[Bound, RowSampler]:
-    """Return bound and sampler of a kernel that never draws single rows."""
-    empty = np.zeros(0)
-    return Bound(True, 0, 0.0, 0.0, 0.0, np.inf, np.inf), RowSampler(empty, empty, empty, WHOLE)
+    def _prepare(self, model: Model, setup: Setup) -> Prepared:
+        """Return the kernel bound to a model."""

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from tallbayes.errors import InputError
 from tallbayes.kernels.base import Kernel, Prepared
 from tallbayes.kernels.scalable_mh import check_parts, prepare_thinning
-from tallbayes.models import Model
+from tallbayes.models.base import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
-from tallbayes.surrogate.basis import Basis
-from tallbayes.surrogate.bounds import Global, Local
+from tallbayes.setup.bounds import Global, Local
+from tallbayes.setup.setup import Setup
+from tallbayes.sources.base import SUPPLY
 
 
 @dataclass(frozen=True)
@@ -23,23 +25,31 @@ class FactorisedMH(Kernel):
     Parameters
     ----------
     proposal : Proposal or None
-        Where to go; None takes the preconditioned walk with scale 1 / (n^(1/2) d), short enough to be accepted.
+        Where to go; defaults to the preconditioned walk with scale 1 / (n^(1/2) d), short enough to be accepted.
     bound : Global or Local or None
-        None takes the paper's log-Lipschitz bound.
+        Defaults to the paper's log-Lipschitz bound.
     truncation : float or None
-        R; ``math.inf`` never truncates, None takes the number of rows.
+        R; ``math.inf`` never truncates. Defaults to the number of rows.
     """
 
     proposal: Proposal | None = None
     bound: Global | Local | None = None
     truncation: float | None = None
+    needs = frozenset({SUPPLY})
 
     def __post_init__(self) -> None:
         check_parts("FactorisedMH", self.bound, self.proposal, self.truncation)
+        refuse_surrogate_steps("FactorisedMH", self.proposal)
 
-    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
-        """Find the mode, for starting points and preconditioning, and bound the slopes of all rows."""
+    def _prepare(self, model: Model, setup: Setup) -> Prepared:
         proposal = self.proposal or PreconditionedWalk(1.0 / (model.n**0.5 * model.d))
-        return prepare_thinning(
-            model, "FactorisedMH", 0, self.bound or Global(), proposal, self.truncation, threads, basis
+        return prepare_thinning(self, model, setup, 0, self.bound or Global(), proposal, self.truncation)
+
+
+def refuse_surrogate_steps(owner: str, proposal: Proposal | None) -> None:
+    """Raise if a proposal needs a surrogate, which the kernel does not have."""
+    if proposal is not None and proposal.on_surrogate:
+        raise InputError(
+            f"{owner}: proposal={proposal!r} is made of steps on a surrogate, which this kernel does not have. Use it "
+            "with tb.kernels.ScalableMH, or choose another, e.g. tb.proposals.PreconditionedWalk()."
         )

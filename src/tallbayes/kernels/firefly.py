@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,32 +10,23 @@ from numpy.typing import NDArray
 
 from tallbayes.checks import instance_or_none, is_number
 from tallbayes.errors import InputError
-from tallbayes.families import Family
-from tallbayes.families.bernoulli import Softplus
-from tallbayes.families.gaussian import Parabola
-from tallbayes.families.negative_binomial import DispersedCurve
-from tallbayes.families.pseudo_huber import PseudoHuberCurve
-from tallbayes.families.student_t import StudentTCurve
-from tallbayes.kernels import brightness
-from tallbayes.kernels.base import Kernel, Prepared
-from tallbayes.models import Model
+from tallbayes.families.parabola import call_curvatures, parabolas_of
+from tallbayes.kernels import costs
+from tallbayes.kernels.base import ONE_PREDICTOR, Behaviour, Kernel, Prepared
+from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
+from tallbayes.kernels.firefly_steps import FireflyTarget, excess_is_broken, initial_state, run_chunk
+from tallbayes.models.base import Model
+from tallbayes.models.predictors import Linear
 from tallbayes.proposals import PreconditionedWalk, Proposal
-from tallbayes.surrogate.basis import Basis, find_basis
-from tallbayes.surrogate.exact_prior import exact_prior
-from tallbayes.surrogate.expansion import Whitening
-from tallbayes.surrogate.polynomial import polynomial, subtract
+from tallbayes.setup.exact_prior import exact_prior
+from tallbayes.setup.metric import Metric
+from tallbayes.models.passes import weighted
+from tallbayes.setup.polynomial import polynomial, subtract
+from tallbayes.setup.setup import Setup
+from tallbayes.sources.base import RANDOM_ACCESS, Block
+from tallbayes.sources.supply import all_rows
 
 Matrix = NDArray[np.float64]
-
-SLOPES: dict[type, float] = {
-    Softplus: 0.5,
-    DispersedCurve: 0.5,
-    StudentTCurve: 0.0,
-    PseudoHuberCurve: 0.0,
-    Parabola: 0.0,
-}
-"""Curves g for which g(t) - slope * t is a concave function of t^2: log(2 cosh(t / 2)) for the softplus
-(Jaakkola and Jordan), the even g itself for the others. They have a parabola above them that touches at any t."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class Firefly(Kernel):
 
     .. math:: p(\theta) \prod_i B_i(\theta) \prod_{i\ \mathrm{bright}} (L_i(\theta) - B_i(\theta)) / B_i(\theta)
 
-    has the posterior as its marginal, and the product of all B_i is one parabola: a step looks at bright rows
+    has the posterior as its marginal, and the product of all B_i is one parabola: a step evaluates bright rows
     only. A draw is one sweep over the marks (implicit resampling: Metropolis-Hastings for each, dark rows as
     candidates with probability q_db) and one Metropolis-Hastings step of theta given them.
 
@@ -56,83 +48,96 @@ class Firefly(Kernel):
     Parameters
     ----------
     q_db : float or None
-        Probability that a dark row is a candidate in a sweep, 0 < q_db <= 1; the paper takes 0.001. None takes the
+        Probability that a dark row is a candidate in a sweep, 0 < q_db <= 1; the paper takes 0.001. Defaults to the
         share of rows that is expected to be bright.
     proposal : Proposal or None
-        Where theta goes given the bright set, which leaves it less room than the posterior; None takes the
+        Where theta goes given the bright set, which leaves it less room than the posterior; defaults to the
         preconditioned walk with scale 1.5 / sqrt(d).
     """
 
     q_db: float | None = None
     proposal: Proposal | None = None
+    needs = frozenset({RANDOM_ACCESS, ONE_PREDICTOR})
 
     def __post_init__(self) -> None:
         if self.q_db is not None and not (is_number(self.q_db) and 0.0 < self.q_db <= 1.0):
             raise InputError(f"Firefly: q_db={self.q_db!r} must satisfy 0 < q_db <= 1, or None to have it chosen.")
         instance_or_none("Firefly", "proposal", self.proposal, (Proposal,), "tb.proposals.PreconditionedWalk()")
+        refuse_surrogate_steps("Firefly", self.proposal)
 
-    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
-        """Find the mode, fit every row's parabola there, and add them up."""
-        slope = parabola_slope(model.family)  # refuses rows that are not functions of one predictor, too
-        mode, whitening = basis or find_basis(model, threads=threads)
-        tangents, curvature = _parabolas(model, whitening, slope, threads)
+    def refuse_mismatch(self, model: Model) -> None:
+        """Raise if the family has no parabola above its potential."""
+        super().refuse_mismatch(model)
+        if model.family.parabola_slope is None:
+            raise InputError(
+                f"Firefly: {model.family} has no lower bound that is the exponential of a parabola; Bernoulli with a "
+                "logit link, NegativeBinomial, StudentT, PseudoHuber and Gaussian have. Use tb.kernels.ScalableMH(), "
+                "or no kernel: one is chosen then."
+            )
+
+    def _prepare(self, model: Model, setup: Setup) -> Prepared:
+        metric = setup.metric
+        functions = parabolas_of(type(model.rows.curve))
+        tangents = np.empty((model.n, 2))
+        curvature = model.source.reduce(
+            _parabolas, model.rows, model.predictors, model.family.parabola_slope, metric, tangents,
+            threads=setup.threads,
+        )  # fmt: skip
         chosen = self.proposal or PreconditionedWalk(1.5 / math.sqrt(model.d))
-        move, reference = chosen.plan(whitening, model.n)
-        gradient = whitening.gradient - whitening.stand_in_gradient
-        collapsed = polynomial(gradient, quadratic=whitening.prior_hessian + curvature)
+        move, reference = chosen.plan(metric, model.n)
+        collapsed = polynomial(
+            metric.gradient - metric.stand_in_gradient, quadratic=metric.prior_hessian + curvature
+        )
         # The mean of all e_i under the Gaussian approximation, where the whole Hessian is the identity.
-        expected = 0.5 * (float(np.trace(collapsed.quadratic + whitening.stand_in_hessian)) - model.d)
+        whole = metric.prior_hessian + curvature + metric.stand_in_hessian
+        expected = 0.5 * (float(np.trace(whole)) - model.d)
         q_db = min(1.0, max(expected, 1.0) / model.n) if self.q_db is None else float(self.q_db)
-        target = brightness.make_target(
-            model.source.rows,
-            model.family.curve,
-            whitening.centre,
-            whitening.matrix,
-            tangents,
+        target = FireflyTarget(
+            metric.centre,
+            metric.matrix,
             subtract(collapsed, reference),
-            exact_prior(model.coefficient_priors, whitening.centre, whitening.matrix),
+            exact_prior(model.coefficient_priors, metric.centre, metric.matrix),
+            all_rows(model.source),  # type: ignore[arg-type]
+            tangents,
+            functions.excess.pointer,
+            model.rows.parameters,
             q_db,
         )
         plan: dict[str, Any] = {
             "kernel": "Firefly",
             "q_db": q_db,
             "proposal": repr(chosen),
-            "mode_passes": mode.passes,
+            "mode_passes": setup.mode.passes,
         }
-        run = brightness.run_chunk
-        return Prepared(mode, whitening, target, move, brightness.initial_state, run, 1000, plan)
-
-
-def parabola_slope(family: Family) -> float:
-    """Return the slope that makes g(t) - slope * t a concave function of t^2, or say that there is none."""
-    slope = SLOPES.get(type(family.curve))
-    if slope is None:
-        raise InputError(
-            f"Firefly: {family} has no lower bound that is the exponential of a parabola; Bernoulli with a logit "
-            "link, NegativeBinomial, StudentT, PseudoHuber and Gaussian have. Use tb.kernels.ScalableMH(), or no "
-            "kernel: one is chosen then."
+        return Prepared(
+            model,
+            metric,
+            target,
+            move,
+            initial_state,
+            run_chunk,
+            1000,
+            plan,
+            partial(_step_cost, model.n, model.d),
+            exceeds=partial(excess_is_broken, model.rows),
+            passes=setup.mode.passes + 1,
+            table_bytes=tangents.nbytes,
+            chain_bytes=24 * model.n,
         )
-    return slope
 
 
-def _parabolas(model: Model, whitening: Whitening, slope: float, threads: int | None) -> tuple[Matrix, Matrix]:
-    """Return every row's tangent point and curvature, and the Hessian of all parabolas in z."""
-    tangents = np.empty((model.n, 2))
+def _step_cost(n: int, d: int, seen: Behaviour) -> float:
+    return costs.step(d, 1) + seen.rows * costs.random_row(n, d)
 
-    def part(first: int, last: int) -> Matrix:
-        hessian = np.zeros((model.d, model.d))
-        brightness.fill_tangents(
-            model.source.rows,
-            model.family.curve,
-            slope,
-            whitening.centre,
-            whitening.inverse_root,
-            first,
-            last,
-            tangents,
-            hessian,
-        )
-        return hessian
 
-    lower = sum(model.source.map_parts(part, threads), np.zeros((model.d, model.d)))
-    return tangents, lower + np.tril(lower, -1).T
+def _parabolas(
+    block: Block, rows: Any, predictors: Linear, slope: float, metric: Metric, tangents: Matrix
+) -> Matrix:
+    """Put predictor and curvature of each row's parabola into tangents; return the Hessian of all in z."""
+    eta = predictors.at(block, metric.centre)
+    curvature = np.empty(block.count)
+    pointer = parabolas_of(type(rows.curve)).curvatures.pointer
+    call_curvatures(pointer, rows.parameters, slope, block.responses, eta, curvature)
+    here = slice(block.first, block.first + block.count)
+    tangents[here, 0], tangents[here, 1] = eta[0], curvature
+    return predictors.hessian(block, weighted(curvature[None].copy(), block.weight), metric.inverse_root)

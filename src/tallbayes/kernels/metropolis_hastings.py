@@ -4,51 +4,74 @@ import math
 from dataclasses import dataclass
 
 from tallbayes.checks import instance_or_none
-from tallbayes.kernels import full
-from tallbayes.kernels.base import Kernel, Prepared, no_rows
+from tallbayes.kernels import costs
+from tallbayes.kernels.all_rows import answer_from, rows_are_at_hand
+from tallbayes.kernels.base import Behaviour, Kernel, Prepared
+from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
+from tallbayes.kernels.scalable_mh import chunks
+from tallbayes.kernels.scalable_mh_steps import initial_state
 from tallbayes.kernels.target import Target
-from tallbayes.models import Model
+from tallbayes.models.base import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
-from tallbayes.surrogate.basis import Basis, find_basis
-from tallbayes.surrogate.expansion import expand
-from tallbayes.surrogate.polynomial import subtract
+from tallbayes.setup.bounds import Bound
+from tallbayes.setup.polynomial import subtract
+from tallbayes.setup.setup import Setup
+from tallbayes.setup.sketch import no_sketch
+from tallbayes.sources.supply import all_rows, empty_rows
 
 
 @dataclass(frozen=True)
 class MetropolisHastings(Kernel):
     r"""Accept with probability min(1, pi(theta') q(theta', theta) / pi(theta) q(theta, theta')).
 
-    Every step is a pass over all rows.
+    Every step is a pass over all rows. In the code it is a thinning kernel whose steps are all truncated.
 
     Parameters
     ----------
     proposal : Proposal or None
-        Where to go; None takes the preconditioned walk with scale 2.4 / sqrt(d).
+        Where to go; defaults to the preconditioned walk with scale 2.4 / sqrt(d).
     """
 
     proposal: Proposal | None = None
 
     def __post_init__(self) -> None:
         instance_or_none("MetropolisHastings", "proposal", self.proposal, (Proposal,), "tb.proposals.RandomWalk()")
+        refuse_surrogate_steps("MetropolisHastings", self.proposal)
 
-    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
-        """Find the mode, for starting points and preconditioning."""
-        mode, whitening = basis or find_basis(model, threads=threads)
+    def _prepare(self, model: Model, setup: Setup) -> Prepared:
+        metric = setup.metric
         chosen = self.proposal or PreconditionedWalk(2.4 / math.sqrt(model.d))
-        move, reference = chosen.plan(whitening, model.n)
-        expansion = expand(model, whitening, 0)
+        move, reference = chosen.plan(metric, model.n)
+        expansion = setup.expansion(0)
         excess = subtract(expansion.prior, reference)
-        bound, sampler = no_rows()
         target = Target(
-            model.source.rows,
-            model.family.curve,
-            whitening.centre,
-            whitening.matrix,
+            metric.centre,
+            metric.matrix,
+            model.predictors.linear,
             excess,
             excess,
-            bound,
             expansion.exact,
-            sampler,
+            Bound(True, 0, 0.0, 0.0, 0.0, math.inf, 0.0),
+            all_rows(model.source) if rows_are_at_hand(model) else empty_rows(),
+            model.rows.functions.remainders.pointer,
+            model.rows.parameters,
+            no_sketch(),
         )
-        plan = {"kernel": "MetropolisHastings", "proposal": repr(chosen), "mode_passes": mode.passes}
-        return Prepared(mode, whitening, target, move, full.initial_state, full.run_chunk, 500, plan)
+        plan = {"kernel": "MetropolisHastings", "proposal": repr(chosen), "mode_passes": setup.mode.passes}
+
+        def nanoseconds(seen: Behaviour) -> float:
+            return model.n * costs.full_row(model.d)
+
+        return Prepared(
+            model,
+            metric,
+            target,
+            move,
+            initial_state,
+            chunks(model, move),
+            500,
+            plan,
+            nanoseconds,
+            answer=answer_from(model, metric),
+            passes=setup.mode.passes,
+        )

@@ -1,25 +1,34 @@
 """Scalable Metropolis-Hastings: a surrogate for all rows together, and thinning of what it leaves out."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tallbayes.checks import instance_or_none, is_count, is_number
 from tallbayes.errors import InputError
-from tallbayes.kernels import thinning
-from tallbayes.kernels.base import Kernel, Prepared
+from tallbayes.kernels import costs
+from tallbayes.kernels.all_rows import answer_from, rows_are_at_hand, run_with_rows_at_hand
+from tallbayes.kernels.base import Behaviour, Kernel, Prepared
+from tallbayes.kernels.monitor import exceeds
+from tallbayes.kernels.scalable_mh_steps import initial_state, run_chunk
+from tallbayes.kernels.sketched_thinning import thin_by_sketch
+from tallbayes.kernels.surrogate_trials import no_surrogate_trials, surrogate_trials
 from tallbayes.kernels.target import Target
-from tallbayes.models import Model
+from tallbayes.kernels.thinning import thin
+from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
-from tallbayes.surrogate.alias import row_sampler
-from tallbayes.surrogate.basis import Basis, find_basis
-from tallbayes.surrogate.bounds import Bound, Global, Local, gaussian_radius
-from tallbayes.surrogate.exact_prior import add_exact
-from tallbayes.surrogate.expansion import Expansion, Whitening, expand
-from tallbayes.surrogate.polynomial import WIDTH, evaluate_columns, polynomial, steepest_fall, subtract
-from tallbayes.surrogate.sketch import draw_sketch, no_sketch
+from tallbayes.proposals.affine import AffineProposal
+from tallbayes.setup.bounds import Bound, Global, Local, gaussian_radius
+from tallbayes.setup.exact_prior import exact_at
+from tallbayes.setup.expansion import Expansion
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.polynomial import evaluate, polynomial, steepest_fall, subtract
+from tallbayes.setup.setup import Setup
+from tallbayes.setup.sketch import no_sketch
+from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
 
 
 @dataclass(frozen=True)
@@ -37,16 +46,16 @@ class ScalableMH(Kernel):
     Parameters
     ----------
     order : int or None
-        Order of the expansion, 1, 2 or 3; `tallbayes.sample` chooses one if None.
+        Order of the expansion, 1, 2 or 3; chosen by the planner by default.
     bound : Global or Local or None
-        Bound of the remainders; None takes the local one, where the model has it.
+        Bound of the remainders; defaults to the local one, where the model has it.
     proposal : Proposal or None
-        Where to go; None takes one that suits the order and the posterior's skewness.
+        Where to go; defaults to one that suits the order and the posterior's skewness.
     truncation : float or None
-        R; ``math.inf`` never truncates, None takes the number of rows.
+        R; ``math.inf`` never truncates. Defaults to the number of rows.
     sketch : bool or None
-        Whether to keep a byte for each entry of the design, which settles most trials without looking at the row
-        itself; with local bounds only. None decides by the number of draws.
+        Whether to keep a byte for each entry of the design, which settles most trials without reading the row
+        itself; with local bounds only. By default the number of draws decides.
     """
 
     order: int | None = None
@@ -54,6 +63,7 @@ class ScalableMH(Kernel):
     proposal: Proposal | None = None
     truncation: float | None = None
     sketch: bool | None = None
+    needs = frozenset({SUPPLY})
 
     def __post_init__(self) -> None:
         if self.order is not None and not (is_count(self.order, 1) and self.order <= 3):
@@ -64,25 +74,45 @@ class ScalableMH(Kernel):
                 "ScalableMH: sketch=True needs local bounds; leave bound=None or use tb.bounds.Local()."
             )
 
-    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
-        """Find the mode, expand around it, bound the remainders, and build the alias table."""
+    def refuse_mismatch(self, model: Model) -> None:
+        """Raise if the model has no bounds, or a sketch is asked for where there can be none."""
+        super().refuse_mismatch(model)
         if self.order is None and not model.orders:
-            raise InputError("ScalableMH: the model has no bounds; give it some, or use MetropolisHastings().")
-        bound = self.bound or default_bound(model)
-        if self.sketch and not bound.local:
+            raise InputError(
+                "ScalableMH: the model has no bounds of its rows. Give some, e.g. tb.Factors(..., bounds={3: ...}), or "
+                "use tb.kernels.MetropolisHastings()."
+            )
+        if self.sketch and not model.has_local_bounds:
             raise InputError(
                 "ScalableMH: sketch=True needs local bounds, which this model does not have; leave sketch=None."
             )
+        if self.sketch and RANDOM_ACCESS not in model.source.offers:
+            raise InputError(
+                f"ScalableMH: sketch=True needs {RANDOM_ACCESS!r} to its rows, which "
+                f"{type(model.source).__name__} does not offer; leave sketch=None."
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the order is to be chosen."""
+        return self.order is None
+
+    def filled(self, best: Kernel) -> Kernel:
+        """Return this kernel with order and sketch as in the best, where they were left open."""
+        assert isinstance(best, ScalableMH)
+        sketch = best.sketch and not isinstance(self.bound, Global) if self.sketch is None else self.sketch
+        return replace(self, order=best.order, sketch=sketch)
+
+    def widened(self, radius: float) -> Kernel | None:
+        """Return this kernel with a larger ball, unless the user chose one or every step is on all rows."""
+        free = self.bound in (None, Local()) and self.truncation != 0.0
+        return replace(self, bound=Local(radius)) if free else None
+
+    def _prepare(self, model: Model, setup: Setup) -> Prepared:
+        bound = self.bound or default_bound(model)
+        order = int(self.order or model.orders[0])
         return prepare_thinning(
-            model,
-            "ScalableMH",
-            int(self.order or model.orders[0]),
-            bound,
-            self.proposal,
-            self.truncation,
-            threads,
-            basis,
-            sketch=bool(self.sketch),
+            self, model, setup, order, bound, self.proposal, self.truncation, sketch=bool(self.sketch)
         )
 
 
@@ -102,22 +132,24 @@ def default_bound(model: Model) -> Global | Local:
 SELDOM = 1e-3
 """Divided by the number of rows, the probability of states that a proposal need not care about."""
 SKEWED = 0.25
-"""Spread of the surrogate less its Gaussian under that Gaussian, above which it is sampled with several steps."""
+"""Spread of the surrogate less its Gaussian under that Gaussian, above which it is sampled with several steps: an
+independence sampler then accepts less than about 1 - 0.25 sqrt(2 / pi) = 0.8 of its proposals."""
+SPREAD_POINTS = 512
 
 
-def default_proposal(expansion: Expansion, whitening: Whitening, radius: float, n: int) -> Proposal:
+def default_proposal(expansion: Expansion, metric: Metric, radius: float, n: int) -> Proposal:
     """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails.
 
     Along a direction where the cubic falls as -c r^3 the surrogate falls beyond r = 1 / (3 c). If that is within
     the radius, independent draws would stick there; several steps on the surrogate do not.
     """
-    # The fewer rows, the heavier may be the tails that no expansion shows.
+    # The fewer rows, the heavier may be the tails that no expansion shows; a walk costs a few steps' time.
     walk_every = 64 if n > 20_000 else 8 if n > 500 else 4
     if expansion.order == 1:
         return PreconditionedWalk(1.0)
-    spread = _spread(expansion, whitening)
-    d, cubic = whitening.centre.size, expansion.surrogate.cubic
-    falls = expansion.surrogate.has_cubic and 3.0 * steepest_fall(cubic, d) * radius > 1.0
+    spread = _spread(expansion, metric)
+    cubic = expansion.surrogate.cubic
+    falls = cubic.size > 0 and 3.0 * steepest_fall(cubic, metric.d) * radius > 1.0
     if falls or not spread <= SKEWED:
         return SurrogateSteps(walk_every=min(walk_every, 16))
     if expansion.order == 2:
@@ -127,60 +159,91 @@ def default_proposal(expansion: Expansion, whitening: Whitening, radius: float, 
     return CrankNicolson(rho=0.0, walk_every=512 if nearly_gaussian else walk_every)
 
 
-def _spread(expansion: Expansion, whitening: Whitening) -> float:
+def _spread(expansion: Expansion, metric: Metric) -> float:
     """Return the standard deviation, under the Gaussian, of the surrogate less that Gaussian; NaN if infinite."""
-    gaussian = polynomial(whitening.gradient, isotropic=1.0)
-    excess = subtract(expansion.surrogate, gaussian)
-    values = np.zeros((8, WIDTH))
-    rng = np.random.default_rng(0)
-    for part in values:
-        z = rng.standard_normal((whitening.centre.size, WIDTH))
-        evaluate_columns(excess, z, part)
-        add_exact(expansion.exact, z, part)
+    excess = subtract(expansion.surrogate, polynomial(metric.gradient, isotropic=1.0))
+    z = np.random.default_rng(0).standard_normal((SPREAD_POINTS, metric.d))
+    values = evaluate(excess, z) + exact_at(expansion.exact, z)
     return float(np.std(values)) if np.all(np.isfinite(values)) else math.nan
 
 
 def prepare_thinning(
+    kernel: Kernel,
     model: Model,
-    name: str,
+    setup: Setup,
     order: int,
-    bound: Global | Local,
+    kind: Global | Local,
     proposal: Proposal | None,
     truncation: float | None,
-    threads: int | None,
-    basis: Basis | None,
     *,
     sketch: bool = False,
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
-    mode, whitening = basis or find_basis(model, threads=threads)
-    psi, shares, radius = bound.row_bounds(model, whitening, order, threads=threads)
-    expansion = expand(model, whitening, order, threads=threads)
-    room = min(radius, gaussian_radius(model.d, SELDOM / model.n))
-    proposal = proposal or default_proposal(expansion, whitening, room, model.n)
-    move, reference = proposal.plan(whitening, model.n)
+    metric = setup.metric
+    bounds, expansion = setup.bounds(kind, order), setup.expansion(order)
+    room = min(bounds.radius, gaussian_radius(model.d, SELDOM / model.n))
+    proposal = proposal or default_proposal(expansion, metric, room, model.n)
+    move, reference = proposal.plan(metric, model.n)
     limit = float(model.n) if truncation is None else float(truncation)
-    used = np.sum(psi) * shares[0] if shares.shape[0] == 1 else psi @ shares
+    supply = setup.supply(kind, order)
     target = Target(
-        model.source.rows,
-        model.family.curve,
-        whitening.centre,
-        whitening.matrix,
+        metric.centre,
+        metric.matrix,
+        model.predictors.linear,
         subtract(expansion.surrogate, reference),
         subtract(expansion.prior, reference),
-        Bound(bound.local, order, float(np.sum(psi)), float(used[0]), float(used[1]), radius, limit),
         expansion.exact,
-        row_sampler(psi, shares),
-        draw_sketch(model, whitening, shares, threads=threads) if sketch else no_sketch(),
+        Bound(kind.local, order, *bounds.sums, bounds.radius, limit),
+        supply.rows,
+        model.rows.functions.remainders.pointer,
+        model.rows.parameters,
+        setup.sketch(kind, order) if sketch else no_sketch(),
     )
     plan = {
-        "kernel": name,
+        "kernel": type(kernel).__name__,
         "order": order,
-        "bound": repr(bound),
-        "radius": radius,
+        "bound": repr(kind),
+        "radius": bounds.radius,
         "truncation": limit,
         "proposal": repr(proposal),
         "sketch": sketch,
-        "mode_passes": mode.passes,
+        "mode_passes": setup.mode.passes,
     }
-    return Prepared(mode, whitening, target, move, thinning.initial_state, thinning.run_chunk, 200, plan)
+    shared = (*supply.rows[4:], *target.sketch) if supply.endless else ()
+    return Prepared(
+        model,
+        metric,
+        target,
+        move,
+        initial_state,
+        chunks(model, move, sketch=sketch),
+        200,
+        plan,
+        partial(step_cost, model.n, model.d, order, move),
+        supply,
+        answer_from(model, metric),
+        partial(exceeds, model.rows),
+        passes=setup.mode.passes + 1 + int(order == 3) + int(sketch),
+        table_bytes=sum(array.nbytes for array in shared) + expansion.surrogate.padded.nbytes,
+        chain_bytes=0 if supply.endless else sum(a.nbytes for a in supply.rows) + 8 * model.d * supply.rows.psi.size,
+    )
+
+
+def chunks(model: Model, move: AffineProposal, *, sketch: bool = False) -> Any:
+    """Return the function that runs chunks of steps, with the parts that a proposal and a sketch call for."""
+    trials = (surrogate_trials if move.inner > 1 else no_surrogate_trials).pointer
+    tries = (thin_by_sketch if sketch else thin).pointer
+    if rows_are_at_hand(model):
+        jets = model.rows.functions.jets.pointer
+        return lambda *arguments: run_with_rows_at_hand(*arguments, trials, tries, jets)
+    return lambda *arguments: run_chunk(*arguments, trials, tries)
+
+
+def step_cost(n: int, d: int, order: int, move: AffineProposal, seen: Behaviour) -> float:
+    """Return the nanoseconds of a step, from what a rehearsal did and the rows drawn from a sketch."""
+    rows = max(seen.rows - seen.full_passes * n, 0.0)
+    sketched = seen.events * costs.sketched_row(d) + min(1.0, seen.events) * costs.sketched_step(n, d)
+    inner = (move.inner - 1) * (costs.step(d, order) + costs.cubic(d)) if move.inner > 1 else 0.0
+    walks = costs.walk(d, order) / move.walk_every if move.walk_every else 0.0
+    reading = rows * costs.random_row(n, d) + sketched + seen.full_passes * 2 * n * costs.full_row(d)
+    return costs.step(d, order) + inner + walks + reading

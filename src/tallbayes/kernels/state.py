@@ -1,11 +1,11 @@
-"""What a chain carries from step to step, and where it writes its draws."""
+"""What a chain carries from step to step, what it asks for, and where it writes its draws."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.surrogate.polynomial import WIDTH
+from tallbayes.setup.polynomial import LANES, WIDTH
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -13,41 +13,88 @@ Matrix = NDArray[np.float64]
 BLOCK = WIDTH
 """Steps whose normal random numbers are drawn at once."""
 
-IDLE = -1.0
-"""Value of `pending` between steps."""
+NOTHING, MORE_ROWS, ALL_ROWS = range(3)
+"""What a chain may ask for when a chunk ends: nothing (the draws are full, or the budget is spent), more of the rows
+drawn at random, or the change of the log-likelihood between two points, over all rows."""
+
+BETWEEN, THINNING, WAITING = range(3)
+"""Stages of a step: none is under way; its rows are being tried; the answer for all rows is awaited."""
+
+SUSPECTS = 64
+"""Intensities above their bound that are kept for a closer look; a chunk ends when there is no room for more."""
+ROW, INTENSITY, LIMIT, FAR, FACTS = range(5)
+"""Entries of a suspect, before its two states."""
+
+NUMBERS = np.dtype(
+    [
+        ("value", np.float64),  # surrogate, less the proposal's G, at z
+        ("distance", np.float64),  # norm of z that the bound is a function of
+        ("clock", np.float64),  # exponential time left until the next event
+        ("proposed_value", np.float64),
+        ("proposed_distance", np.float64),
+        ("correction", np.float64),  # to the log ratio, where the proposal is not reversible for G
+        ("pending", np.float64),  # rate still to be consumed by the step under way
+        ("answer", np.float64),  # log acceptance ratio over all rows, as the driver found it
+        ("potential", np.float64),  # negative log-likelihood at z, if the last step was on all rows; else NaN
+        ("proposed_potential", np.float64),
+        ("exposure", np.float64),  # expected rows of all steps so far: rates, n for each step on all rows
+        ("used", np.int64),  # columns of the look-ahead that have been used
+        ("turn", np.int64),  # steps since the last walk
+        ("rows", np.int64),  # rows evaluated in the step under way
+        ("slot", np.int64),  # supplied rows that have been used
+        ("suspects", np.int64),
+        ("violations", np.int64),  # intensities that exceeded their bound by more than rounding, ever
+        ("stage", np.int64),
+        ("work", np.int64),  # rows and steps since the chunk began
+    ],
+    align=True,
+)
+"""The scalars of a state."""
 
 
 class State(NamedTuple):
-    """What the next step needs; a chain is a pure function of its state and its random stream."""
+    """All that the next step needs beside the target and the random stream; compiled code changes it in place."""
 
     z: Vector
-    value: float
-    """Surrogate polynomial (plain Metropolis-Hastings: potential) at z."""
-    distance: float
-    """Norm of z that the bound is a function of."""
-    clock: float
-    """Exponential time left until the next event."""
-    noise: Matrix
-    """Normal random numbers, a column for each step of the block; proposals, if they do not depend on z."""
-    values: Vector
-    """Surrogate polynomial at the columns of noise, if they are proposals."""
-    distances: Vector
-    """Norms of the columns of noise, if they are proposals."""
-    used: int
-    """Columns of noise that have been used."""
     proposed: Vector
-    proposed_value: float
-    proposed_distance: float
-    pending: float
-    """Rate still to be consumed by the step under way, or IDLE."""
-    looked: int
-    """Rows looked at in the step under way."""
-    violations: int
-    """Intensities that exceeded their bound by more than rounding, ever."""
-    turn: int = 0
-    """Steps since the last walk."""
-    exposure: float = 0.0
-    """Expected rows of all steps so far: rates of those that were thinned, n for each full pass."""
+    ahead: Matrix
+    """A column for each step of the block: normal random numbers, or proposals if they do not depend on z, with their
+    surrogate value and distance in the last two lines."""
+    suspects: Matrix
+    """A line for each intensity above its bound: row, intensity, limit, distance; both states, less the centre."""
+    numbers: NDArray[np.void]
+    """One record of NUMBERS."""
+    room: Matrix
+    """Scratch: both states less the centre, the row, a candidate; then the predictors at the centre and their moves."""
+    padded: Vector
+    """Scratch for the surrogate, zero beyond d."""
+
+    @property
+    def violations(self) -> int:
+        """Intensities that exceeded their bound by more than rounding, ever."""
+        return int(self.numbers["violations"][0])
+
+    @property
+    def exposure(self) -> float:
+        """Expected rows of all steps so far."""
+        return float(self.numbers["exposure"][0])
+
+
+def new_state(z: Vector) -> State:
+    """Return the state of a chain that is about to start at z."""
+    d = z.size
+    numbers = np.zeros(1, dtype=NUMBERS).view(np.recarray)
+    numbers["used"] = BLOCK
+    numbers["potential"] = np.nan
+    return State(
+        z.copy(),
+        np.empty(d),
+        np.empty((d + 2, BLOCK)),
+        np.empty((SUSPECTS, FACTS + 2 * d)),
+        numbers,
+        np.zeros((8, max(d, 2))),
+        np.zeros(d + LANES),
+    )
 
 
 class Draws(NamedTuple):
@@ -57,3 +104,18 @@ class Draws(NamedTuple):
     accepted: NDArray[np.bool_]
     rows_touched: NDArray[np.int64]
     full_pass: NDArray[np.bool_]
+
+
+def empty_draws(steps: int, d: int) -> Draws:
+    """Return room for the draws of some steps."""
+    return Draws(
+        np.empty((steps, d)),
+        np.empty(steps, dtype=np.bool_),
+        np.empty(steps, dtype=np.int64),
+        np.empty(steps, dtype=np.bool_),
+    )
+
+
+def first_draws(draws: Draws, steps: int) -> Draws:
+    """Return room for fewer steps."""
+    return Draws(*(part[:steps] for part in draws))

@@ -1,301 +1,127 @@
-"""Steps that look at a few rows: the paper's Algorithm 1, compiled in chunks.
+"""Thinning trials of one step, (P) Algorithm 1: whether any row rejects it.
 
-A step from z to z' is accepted with probability a0 * exp(-sum_i lambda_i). a0 is one Bernoulli trial on the
-surrogate; the product over rows is thinned from a Poisson process of rate bar lambda >= sum_i lambda_i: an
-event draws row i with probability psi_i / Psi and rejects with probability lambda_i / bar lambda_i. Events come in
-kinds (`RISE`, `FALL`, `STEP`): a part of the rate each, with its part of lambda_i.
-
-The events come from one exponential clock per chain. A step consumes bar lambda of it; while the clock has
-less left than the step has still to consume, an event falls into the step and the clock is drawn anew. By
-memorylessness that is the same Poisson process, also after an early rejection, and a step without an event
-costs no random number.
+An event of the step's Poisson process draws row i with probability psi_i / Psi and rejects with probability
+lambda_i / bar lambda_i. Called by address, as is the variant that uses a sketch: only the one in use compiles.
 """
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
-from tallbayes.kernels.ahead import look_ahead, surrogate_trials
-from tallbayes.kernels.state import BLOCK, IDLE, Draws, State
-from tallbayes.kernels.target import Target, full_log_ratio, inside_support, surrogate_at
-from tallbayes.kernels.trials import BATCH, thin, thin_by_sketch
-from tallbayes.proposals.affine import AffineProposal, propose
-from tallbayes.surrogate.bounds import distance_from_centre, event_factors, shift, state_factor
-from tallbayes.surrogate.exact_prior import evaluate_exact
-from tallbayes.surrogate.polynomial import LANES, evaluate_parts
+from tallbayes.compiled import ByAddress, compiled
+from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, State
+from tallbayes.kernels.target import FALL, RISE, STEP, Target
+from tallbayes.kernels.types import TRIALS
+from tallbayes.setup.bounds import event_factors, shift
+from tallbayes.sources.alias import draw_row, share_of
+from tallbayes.sources.memory import load_row
 
-Vector = NDArray[np.float64]
+REJECTED, ACCEPTED, UNFINISHED, OUT_OF_ROWS = range(4)
+"""How the trials of a step end: a row rejected it; none did; the budget, or the room for suspects, was spent; or the
+supplied rows were."""
 
-
-def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
-    """Return the state of a chain that starts at z; draws the first clock."""
-    z = inside_support(target, z)
-    return State(
-        z=z,
-        value=surrogate_at(target, z),
-        distance=distance_from_centre(target.bound, target.whitening, z),
-        clock=rng.standard_exponential(),
-        noise=np.empty((z.size, BLOCK)),
-        values=np.empty(BLOCK),
-        distances=np.empty(BLOCK),
-        used=BLOCK,
-        proposed=np.empty(z.size),
-        proposed_value=0.0,
-        proposed_distance=0.0,
-        pending=IDLE,
-        looked=0,
-        violations=0,
-    )
+CERTAIN = 16.0 * 2.220446049250313e-16
+"""For each of (k + 1) (d + 2): rounding of a bound alone, without that of the row. Less is not worth a closer look."""
 
 
 @compiled
-def run_chunk(
-    target: Target,
-    proposal: AffineProposal,
-    state: State,
-    rng: np.random.Generator,
-    draws: Draws,
-    budget: int,
-) -> tuple[State, int]:
-    """Make steps until the draws are full or about `budget` rows were looked at, even within a step.
+def kind_of(pending: float, total: float, before: float, after: float) -> int:
+    """Return the kind of the event that leaves `pending` of the rate: first come rises, then falls."""
+    if before + after == 0.0:
+        return STEP
+    return RISE if pending >= total * before and after > 0.0 else FALL
 
-    Returns the new state and the number of steps finished. Where a chunk ends changes nothing: the step under
-    way goes on in the next chunk.
+
+@compiled
+def intensity_of(kind: int, before: float, after: float) -> float:
+    """Return the part of lambda_i = max(0, after - before) that events of a kind account for.
+
+    A rise is at most the positive part of the remainder at z', a fall at most the negative part of that at z, and
+    together they are lambda_i.
     """
-    # Arrays are taken out of their tuples once: in the loop each would cost a reference count, which chains in
-    # other threads share.
-    X, y, weight, offset = target.rows
-    curve, centre, whitening, bound = target.curve, target.centre, target.whitening, target.bound
-    linear, isotropic, quadratic, _, padded, has_linear, has_quadratic, has_cubic, no_surrogate = target.surrogate
-    has_exact = target.exact.kind.size > 0
-    psi, row_keep, row_alias, shares = target.sampler
-    codes, facts = target.sketch
-    keep, drift, scale, _, _, walk_every, walk_scale, inner, _, _ = proposal
-    out_z, out_accepted, out_rows, out_full = draws
-    z, proposed, noise, values, distances = (
-        state.z,
-        state.proposed,
-        state.noise,
-        state.values,
-        state.distances,
-    )
-    value, distance, clock, used = state.value, state.distance, state.clock, state.used
-    proposed_value, proposed_distance = state.proposed_value, state.proposed_distance
-    pending, looked, violations, turn = state.pending, state.looked, state.violations, state.turn
-    exposure = state.exposure
-    n, d = X.shape[0], z.size
-    independent = keep == 0.0
-    middle = drift / (1.0 - keep) if keep != 1.0 else drift  # where G = |z - middle|^2 / 2 is least
-    move, other, scratch, candidate = np.empty(d), np.empty(d), np.zeros(d + LANES), np.empty(d)
-    single = np.zeros(codes.shape[1], dtype=np.float32)
-    other_single = np.zeros(codes.shape[1], dtype=np.float32)
-    change_single = np.zeros(codes.shape[1], dtype=np.float32)
-    batch, kinds = np.empty(BATCH, dtype=np.int64), np.empty(BATCH, dtype=np.int64)
-    uniforms, chances = np.empty(BATCH), np.empty(BATCH)
-    done = 0
-    work = 0
-    while done < out_accepted.size and work < budget:
-        accept = True
-        full = False
-        if pending == IDLE:
-            work += 1
-            looked = 0
-            walks = walk_every > 0 and turn == 0
-            trials = 1 if walks else inner
-            log_ratio = 0.0
-            correction = 0.0
-            if trials > 1:
-                # Reversible for the surrogate, so its factor of the acceptance is dropped.
-                accept, proposed_value, proposed_distance, used = surrogate_trials(
-                    target,
-                    proposal,
-                    linear,
-                    isotropic,
-                    quadratic,
-                    padded,
-                    has_linear,
-                    has_quadratic,
-                    has_cubic,
-                    has_exact,
-                    whitening,
-                    middle,
-                    z,
-                    value,
-                    distance,
-                    noise,
-                    values,
-                    distances,
-                    used,
-                    proposed,
-                    candidate,
-                    scratch,
-                    rng,
-                )
-                correction = proposed_value - value
-            else:
-                if used == BLOCK:
-                    look_ahead(target, proposal, noise, values, distances, rng)
-                    used = 0
-                if independent and not walks:
-                    for j in range(d):
-                        proposed[j] = noise[j, used]
-                    proposed_value, proposed_distance = values[used], distances[used]
-                else:
-                    if walks:
-                        for j in range(d):
-                            xi = noise[j, used] - middle[j] if independent else noise[j, used]
-                            proposed[j] = z[j] + walk_scale * xi
-                    else:
-                        propose(keep, drift, scale, z, noise, used, proposed)
-                    proposed_distance = distance_from_centre(bound, whitening, proposed)
-                    if has_exact or not no_surrogate:
-                        proposed_value = evaluate_parts(
-                            linear,
-                            isotropic,
-                            quadratic,
-                            padded,
-                            has_linear,
-                            has_quadratic,
-                            has_cubic,
-                            proposed,
-                            scratch,
-                        )
-                    if has_exact:
-                        proposed_value += evaluate_exact(target.exact, proposed)
-                if walks:
-                    # A walk is symmetric: put back the G that both polynomials had taken off.
-                    for j in range(d):
-                        correction += 0.5 * (z[j] - middle[j]) ** 2 - 0.5 * (proposed[j] - middle[j]) ** 2
-                used += 1
-                log_ratio = value - proposed_value + correction
-            if walk_every > 0:
-                turn += 1
-                if turn == walk_every:
-                    turn = 0
-            if accept:
-                rate = bound.total * state_factor(bound, whitening, z, distance, proposed, proposed_distance)
-                if not rate < bound.truncation or not np.isfinite(rate):
-                    # Truncation, (P) eq:tfmh-acc-prob; a rate that is not a number ends here as well.
-                    full = True
-                    looked = n
-                    work += n
-                    exposure += n
-                    whole = full_log_ratio(target, z, proposed) + correction
-                    accept = rng.standard_exponential() > -whole
-                else:
-                    if not log_ratio >= 0.0:
-                        accept = rng.standard_exponential() > -log_ratio
-                    if accept:
-                        pending = rate
-                        if facts.size == 0:
-                            before, after, between = event_factors(
-                                bound, whitening, z, distance, proposed, proposed_distance
-                            )
-                            exposure += bound.rising * after + bound.falling * before + bound.total * between
-        if pending != IDLE and clock < pending:
-            before, after, between = event_factors(bound, whitening, z, distance, proposed, proposed_distance)
-            far = max(distance, proposed_distance)
-            if facts.size == 0:
-                shift(whitening, z, move)
-                shift(whitening, proposed, other)
-                accept, clock, pending, rows, broken, events = thin(
-                    target,
-                    curve,
-                    bound.order,
-                    X,
-                    y,
-                    weight,
-                    offset,
-                    centre,
-                    psi,
-                    row_keep,
-                    row_alias,
-                    shares,
-                    bound.total,
-                    before,
-                    after,
-                    between,
-                    far,
-                    move,
-                    other,
-                    clock,
-                    pending,
-                    budget - work,
-                    rng,
-                )
-                work += events
-            else:
-                accept, clock, pending, rows, broken, events, expected = thin_by_sketch(
-                    target,
-                    curve,
-                    bound.order,
-                    X,
-                    y,
-                    weight,
-                    offset,
-                    centre,
-                    psi,
-                    row_keep,
-                    row_alias,
-                    codes,
-                    facts,
-                    whitening,
-                    bound.total,
-                    before,
-                    after,
-                    between,
-                    far,
-                    z,
-                    proposed,
-                    move,
-                    other,
-                    single,
-                    other_single,
-                    change_single,
-                    batch,
-                    kinds,
-                    uniforms,
-                    chances,
-                    clock,
-                    pending,
-                    budget - work,
-                    rng,
-                )
-                work += events
-                exposure += expected
-            looked += rows
-            violations += broken
-            if accept and clock < pending:
-                break  # out of budget within the step
-        if pending != IDLE and accept:
-            clock -= pending
-        pending = IDLE
-        if accept:
-            for j in range(d):
-                z[j] = proposed[j]
-            value, distance = proposed_value, proposed_distance
+    intensity = max(0.0, after - before)
+    if kind == STEP:
+        return intensity
+    rise = min(intensity, max(0.0, after))
+    return rise if kind == RISE else intensity - rise
+
+
+@compiled
+def row_intensity(target: Target, state: State, i: int, kind: int) -> float:
+    """Return the intensity of row i for a step between the two states in the first lines of `room`."""
+    room, centre, rows = state.room, target.centre, target.rows
+    d = centre.size
+    move, other, row = room[0, :d], room[1, :d], room[2, :d]
+    eta, old, new, pair = room[4], room[5], room[6], room[7]
+    if target.linear:
+        load_row(rows.design, i, row)
+        at_centre, before, after = 0.0, 0.0, 0.0
         for j in range(d):
-            out_z[done, j] = z[j]
-        out_accepted[done] = accept
-        out_rows[done] = looked
-        out_full[done] = full
-        done += 1
-    end = State(
-        z,
-        value,
-        distance,
-        clock,
-        noise,
-        values,
-        distances,
-        used,
-        proposed,
-        proposed_value,
-        proposed_distance,
-        pending,
-        looked,
-        violations,
-        turn,
-        exposure,
+            at_centre += row[j] * centre[j]
+            before += row[j] * move[j]
+            after += row[j] * other[j]
+        eta[0] = at_centre + rows.offset[min(i, rows.offset.size - 1)]
+        old[0] = before
+        new[0] = after
+        target.remainders(target.parameters, rows.responses[i], eta, old, new, target.bound.order, pair)
+    else:
+        target.remainders(target.parameters, rows.responses[i], centre, move, other, target.bound.order, pair)
+    weight = rows.weight[min(i, rows.weight.size - 1)]
+    return intensity_of(kind, weight * pair[0], weight * pair[1])
+
+
+@compiled
+def try_row(target: Target, state: State, i: int, kind: int, factor: float, share: float, uniform: float) -> bool:
+    """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look."""
+    now = state.numbers[0]
+    limit = factor * target.rows.psi[i]
+    intensity = row_intensity(target, state, i, kind)
+    now.rows += 1
+    d, order = target.centre.size, target.bound.order
+    if not intensity <= limit * share * (1.0 + CERTAIN * (order + 1) * (d + 2)):
+        suspect = state.suspects[now.suspects]
+        suspect[ROW], suspect[INTENSITY], suspect[LIMIT] = i, intensity, limit * share
+        suspect[FAR] = max(now.distance, now.proposed_distance)
+        for j in range(d):
+            suspect[FACTS + j] = state.room[0, j]
+            suspect[FACTS + d + j] = state.room[1, j]
+        now.suspects += 1
+    return uniform * limit < intensity
+
+
+def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
+    """Go through the events of a step until one rejects, none is left, or the budget is spent."""
+    now = state.numbers[0]
+    shares, table, whitening = target.rows.shares, target.rows.table, target.whitening
+    total, slots = target.bound.total, target.rows.psi.size
+    d = target.centre.size
+    before, after, between = event_factors(
+        target.bound, whitening, state.z, now.distance, state.proposed, now.proposed_distance
     )
-    return end, done
+    shift(whitening, state.z, state.room[0, :d])
+    shift(whitening, state.proposed, state.room[1, :d])
+    while now.clock < now.pending:
+        if now.work >= budget or now.suspects == SUSPECTS:
+            return UNFINISHED
+        if table.size == 0 and now.slot == slots:
+            return OUT_OF_ROWS
+        now.pending -= now.clock
+        now.clock = rng.standard_exponential()
+        if table.size > 0:
+            i = draw_row(table, rng)
+        else:
+            i = now.slot
+            now.slot += 1
+        uniform = rng.random()
+        now.work += 1
+        kind = kind_of(now.pending, total, before, after)
+        share = share_of(shares, kind, i)
+        if uniform >= share:
+            continue
+        factor = after if kind == RISE else before if kind == FALL else between
+        if try_row(target, state, i, kind, factor, share, uniform):
+            return REJECTED
+    return ACCEPTED
+
+
+thin = ByAddress(TRIALS, _thin)

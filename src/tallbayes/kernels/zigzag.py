@@ -1,20 +1,25 @@
-"""The Zig-Zag process with control variates, looking at one row for each event it proposes."""
+"""The Zig-Zag process with control variates, evaluating one row for each event it proposes."""
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import positive
 from tallbayes.errors import InputError
-from tallbayes.kernels import flow
-from tallbayes.kernels.base import Kernel, Prepared
-from tallbayes.models import Model
-from tallbayes.surrogate.alias import row_sampler
-from tallbayes.surrogate.basis import Basis, find_basis
-from tallbayes.surrogate.expansion import Whitening
+from tallbayes.kernels import costs
+from tallbayes.kernels.base import ONE_PREDICTOR, Behaviour, Kernel, Prepared
+from tallbayes.kernels.zigzag_steps import Pace, ZigZagTarget, initial_state, rate_is_broken, run_chunk
+from tallbayes.models.base import Model
+from tallbayes.models.predictors import Linear
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.setup import Setup
+from tallbayes.sources.alias import WHOLE
+from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY, Block
+from tallbayes.sources.supply import Drawing, RowBounds
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -32,7 +37,7 @@ class ZigZag(Kernel):
     Parameters
     ----------
     step : float or None
-        Time between draws, in units in which a coordinate moves by one posterior standard deviation; None takes
+        Time between draws, in units in which a coordinate moves by one posterior standard deviation; defaults to
         about the time in which velocities are forgotten.
     whitened : bool
         Whether to move in coordinates in which the posterior is close to a standard normal. False only scales
@@ -45,6 +50,7 @@ class ZigZag(Kernel):
     step: float | None = None
     whitened: bool = True
     uniform: bool = False
+    needs = frozenset({SUPPLY, ONE_PREDICTOR})
 
     def __post_init__(self) -> None:
         if self.step is not None:
@@ -53,15 +59,10 @@ class ZigZag(Kernel):
             if not isinstance(value, bool):
                 raise InputError(f"ZigZag: {name}={value!r} was given; expected True or False.")
 
-    def prepare(self, model: Model, *, threads: int | None = None, basis: Basis | None = None) -> Prepared:
-        """Find the mode, and bound every row's slope around it."""
-        if not model.linear:
-            raise InputError(
-                "ZigZag: rows must be functions of one linear predictor, as in tb.Regression. Use "
-                "tb.kernels.ScalableMH() or tb.kernels.MetropolisHastings()."
-            )
-        steepest = model.family.supremum(2)
-        if not math.isfinite(steepest):
+    def refuse_mismatch(self, model: Model) -> None:
+        """Raise if the family's second derivative is not bounded, or the prior neither flat nor normal."""
+        super().refuse_mismatch(model)
+        if not math.isfinite(model.family.supremum(2)):
             raise InputError(
                 f"ZigZag: {model.family} has no bound on its second derivative, so the rates of events have none. "
                 "Use tb.kernels.ScalableMH(), whose local bounds need none, or no kernel: one is chosen then."
@@ -71,24 +72,34 @@ class ZigZag(Kernel):
                 f"ZigZag: takes flat and normal priors, not {model.prior}. Use tb.kernels.ScalableMH(), which "
                 "takes any, or no kernel: one is chosen then."
             )
-        mode, whitening = basis or find_basis(model, threads=threads)
-        frame, back = _frame(whitening, self.whitened)
-        psi, tangents, actual = _slope_bounds(model, whitening, frame, steepest, threads)
+
+    def _prepare(self, model: Model, setup: Setup) -> Prepared:
+        metric, source = setup.metric, model.source
+        frame, back = _frame(metric, self.whitened)
+        psi = np.empty(model.n) if RANDOM_ACCESS in source.offers else None
+        arguments = model.rows, model.predictors, metric.centre, frame
+        sums = source.reduce(_sum_slope_bounds, arguments, psi, threads=setup.threads)
+        total = sums.total
         if self.uniform:
-            psi[:] = np.max(psi)
-        step = _step(actual, model.d) if self.step is None else float(self.step)
-        target = flow.make_target(
-            model.source.rows,
-            model.family.curve,
-            whitening.centre,
-            whitening.matrix,
+            total = model.n * sums.largest
+            arguments = (*arguments, sums.largest)
+            if psi is not None:
+                psi[:] = sums.largest
+        drawing = Drawing(slope_bounds, arguments, psi, WHOLE)
+        supply = source.supply(drawing, seed=0, threads=setup.threads)
+        step = _step(sums.actual, model.d) if self.step is None else float(self.step)
+        precision = _prior_precision(metric, back)
+        target = ZigZagTarget(
+            metric.centre,
+            metric.matrix,
             frame,
             back,
-            back.T @ whitening.gradient,
-            _prior_precision(whitening, back),
-            steepest,
-            tangents,
-            row_sampler(psi),
+            back.T @ metric.gradient,
+            precision if np.any(precision) else np.empty((0, 0)),
+            total,
+            supply.rows,
+            model.rows.functions.jets.pointer,
+            model.rows.parameters,
         )
         plan: dict[str, Any] = {
             "kernel": "ZigZag",
@@ -96,23 +107,40 @@ class ZigZag(Kernel):
             "whitened": self.whitened,
             "uniform": self.uniform,
             "proposal": f"straight lines, a draw every {step:.3g}",
-            "mode_passes": mode.passes,
+            "mode_passes": setup.mode.passes,
         }
-        return Prepared(mode, whitening, target, flow.Pace(step), flow.initial_state, flow.run_chunk, 200, plan)
+        return Prepared(
+            model,
+            metric,
+            target,
+            Pace(step),
+            initial_state,
+            run_chunk,
+            200,
+            plan,
+            partial(_step_cost, model.n, model.d),
+            supply,
+            exceeds=partial(rate_is_broken, model.family),
+            passes=setup.mode.passes + 1,
+            table_bytes=sum(array.nbytes for array in supply.rows[4:]),
+        )
 
 
-def _prior_precision(whitening: Whitening, back: Matrix) -> Matrix:
+def _step_cost(n: int, d: int, seen: Behaviour) -> float:
+    return costs.step(d, 1) + seen.rows * costs.random_row(n, d)
+
+
+def _prior_precision(metric: Metric, back: Matrix) -> Matrix:
     """Return the precision of the (normal) prior in u, z = back u: the one place where the prior is read."""
-    return np.ascontiguousarray(back.T @ whitening.prior_hessian @ back)
+    return np.ascontiguousarray(back.T @ metric.prior_hessian @ back)
 
 
-def _frame(whitening: Whitening, whitened: bool) -> tuple[Matrix, Matrix]:
+def _frame(metric: Metric, whitened: bool) -> tuple[Matrix, Matrix]:
     """Return A, theta = centre + A u, and W^-1 A, both upper triangular."""
-    d = whitening.centre.size
     if whitened:
-        return whitening.matrix, np.eye(d)
-    frame = np.diag(np.sqrt(np.sum(whitening.matrix**2, axis=1)))  # standard deviations: covariance is W W'
-    return frame, np.ascontiguousarray(whitening.root.T @ frame)
+        return metric.matrix, np.eye(metric.d)
+    frame = np.diag(np.sqrt(metric.variances))
+    return frame, np.ascontiguousarray(metric.root.T @ frame)
 
 
 def _step(actual: float, d: int) -> float:
@@ -124,23 +152,41 @@ def _step(actual: float, d: int) -> float:
     return 1.0 + 0.4 * actual / d
 
 
-def _slope_bounds(
-    model: Model, whitening: Whitening, frame: Matrix, steepest: float, threads: int | None
-) -> tuple[Vector, Matrix, float]:
-    """Return psi, the table of tangents, and the sum of psi with each row's own second derivative."""
-    psi, tangents = np.empty(model.n), np.empty((model.n, 2))
-    parts = model.source.map_parts(
-        lambda first, last: flow.fill_slope_bounds(
-            model.source.rows,
-            model.family.curve,
-            steepest,
-            whitening.centre,
-            frame,
-            first,
-            last,
-            tangents,
-            psi,
-        ),
-        threads,
-    )
-    return psi, tangents, float(sum(parts))
+def _lengths(block: Block, frame: Matrix) -> Vector:
+    """Return |x~|_2 |x~|_1 of each row."""
+    turned = block.X @ frame
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", turned, turned)) * np.sum(np.abs(turned), axis=1))
+
+
+def slope_bounds(
+    block: Block, rows: Any, predictors: Linear, centre: Vector, frame: Matrix, same: float | None = None
+) -> RowBounds:
+    """Return psi_i = C_i |x~_i|_2 |x~_i|_1 of a block's rows; or the same for all."""
+    if same is not None:
+        return RowBounds(np.full(block.count, same), WHOLE)
+    sizes = np.ascontiguousarray(np.sqrt(_lengths(block, frame))[None])
+    steepest = rows.bounds(block.responses, np.zeros(sizes.shape), sizes, math.inf, 2)
+    return RowBounds(np.asarray(block.weight * np.max(steepest, axis=0)), WHOLE)
+
+
+class SlopeSums(NamedTuple):
+    """Sums of bounds on slopes over some rows."""
+
+    total: float
+    actual: float
+    """The same sum with each row's own second derivative at the centre."""
+    largest: float
+
+    def merged(self, other: "SlopeSums") -> "SlopeSums":
+        """Return those of both."""
+        return SlopeSums(self.total + other.total, self.actual + other.actual, max(self.largest, other.largest))
+
+
+def _sum_slope_bounds(block: Block, arguments: tuple[Any, ...], table: Vector | None) -> SlopeSums:
+    rows, predictors, centre, frame = arguments
+    psi = slope_bounds(block, *arguments).psi
+    if table is not None:
+        table[block.first : block.first + block.count] = psi
+    own = np.abs(rows.jets(block.responses, predictors.at(block, centre), 2)[2])
+    actual = float(np.sum(block.weight * own * _lengths(block, frame)))
+    return SlopeSums(float(np.sum(psi)), actual, float(np.max(psi)))

@@ -1,24 +1,26 @@
 """Choose a kernel, set it up, and rehearse it: everything that happens before the first draw."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tallbayes.kernels import Kernel, MetropolisHastings, ScalableMH
-from tallbayes.kernels.base import Prepared
-from tallbayes.kernels.state import Draws
-from tallbayes.models import Model
-from tallbayes.plan import costs
+from tallbayes.kernels import Kernel, MetropolisHastings, costs
+from tallbayes.kernels.base import Behaviour, Prepared
+from tallbayes.kernels.driver import Driver
+from tallbayes.kernels.mixing import FEWEST, effective_draws
+from tallbayes.kernels.state import empty_draws
+from tallbayes.models.base import Model
 from tallbayes.plan.forecast import Forecast, forecast
-from tallbayes.results.mixing import FEWEST, effective_draws
-from tallbayes.surrogate.basis import Basis, find_basis
-from tallbayes.surrogate.bounds import Global, Local
+from tallbayes.setup.setup import setup_of
 
 REHEARSAL_STEPS, SKETCHED_STEPS = 1500, 6000
-"""Steps of a rehearsal; more with a sketch, where few of many events look at a row, and each costs little."""
+"""Steps of a rehearsal; more with a sketch, where few of many events read a row, and each costs little."""
 REHEARSAL_ROWS = 20_000
-"""Rows that a rehearsal may look at; more if that is only a few hundred steps of a small model."""
+"""Rows that a rehearsal may evaluate; more if that is only a few hundred steps of a small model."""
 BURN_IN = 0.2
+"""Share of a rehearsal that is left out: its chain starts from the Gaussian approximation."""
+WIDER = 1.25
+"""By how much a ball is made larger at a time: rows per step then grow by at most its fourth power, 2.4."""
 STICKY, MOST_WORK = 0.1, 2e8
 """Effective draws per step below which a walk on all rows is tried too, if it takes fewer nanoseconds than this."""
 TOO_MANY_PASSES = 0.5
@@ -50,6 +52,18 @@ class Chosen:
     stuck: str = ""
     """What was forecast to be best but did not move, and how little."""
 
+    def nanoseconds(self) -> float:
+        """Return the cost of a step, from what the rehearsal did and the rows drawn from a sketch."""
+        sketched = self.forecasts and self.prepared.plan.get("sketch", False)
+        seen = self.rehearsal
+        behaviour = Behaviour(
+            seen.acceptance,
+            seen.rows_per_draw,
+            seen.full_per_million * 1e-6,
+            self.forecasts[0].rows if sketched else 0.0,
+        )
+        return self.prepared.nanoseconds(behaviour)
+
 
 def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | None = None) -> Chosen:
     """Fill in what the user left open, set the kernel up, and rehearse it.
@@ -70,110 +84,81 @@ def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | No
     Chosen
         The kernel, prepared, with forecasts and rehearsal. The same model always gets the same one.
     """
-    basis = find_basis(model, threads=threads)
+    setup = setup_of(model, threads=threads)
     forecasts: list[Forecast] = []
     open_choice = kernel is None
-    if kernel is None or (isinstance(kernel, ScalableMH) and kernel.order is None):
-        forecasts = forecast(model, basis, draws, thinning_only=kernel is not None)
+    if kernel is not None:
+        kernel.refuse_mismatch(model)
+    if kernel is None or kernel.is_open:
+        forecasts = forecast(model, setup.metric, draws, thinning_only=kernel is not None)
         forecasts.sort(key=lambda f: f.total(draws))
         best = forecasts[0].kernel
-        kernel = best if kernel is None else _filled(kernel, best)
-    prepared = kernel.prepare(model, threads=threads, basis=basis)
-    chosen = Chosen(kernel, prepared, forecasts, rehearse(model, prepared))
-    chosen_freely = isinstance(kernel, ScalableMH) and kernel.bound in (None, Local()) and kernel.truncation != 0.0
-    if chosen_freely and prepared.target.bound.local:
-        chosen = _with_room(model, chosen, basis, threads)
-    return _unstuck(model, chosen, basis, threads) if open_choice else chosen
+        kernel = best if kernel is None else kernel.filled(best)
+    prepared = kernel.prepare(model, threads=threads)
+    chosen = Chosen(kernel, prepared, forecasts, rehearse(prepared))
+    chosen = _with_room(chosen, threads)
+    return _unstuck(chosen, threads) if open_choice else chosen
 
 
-def _with_room(model: Model, chosen: Chosen, basis: Basis, threads: int | None) -> Chosen:
+def _with_room(chosen: Chosen, threads: int | None) -> Chosen:
     """Enlarge the ball while the posterior reaches further than a Gaussian, and it pays."""
+    n = chosen.prepared.model.n
+    kernel = chosen.kernel
     for _ in range(3):
-        rehearsal = chosen.rehearsal
-        wasted = rehearsal.full_per_million * 1e-6 * model.n
-        if wasted <= TOO_MANY_PASSES * max(rehearsal.rows_per_draw - wasted, 0.1):
+        rehearsal, radius = chosen.rehearsal, chosen.prepared.plan.get("radius", np.inf)
+        wasted = rehearsal.full_per_million * 1e-6 * n
+        if not np.isfinite(radius) or wasted <= TOO_MANY_PASSES * max(rehearsal.rows_per_draw - wasted, 0.1):
             break
-        wider = replace(chosen.kernel, bound=Local(1.25 * chosen.prepared.target.bound.radius))  # type: ignore[type-var]
-        prepared = wider.prepare(model, threads=threads, basis=basis)
-        again = rehearse(model, prepared)
+        wider = kernel.widened(WIDER * radius)
+        if wider is None:
+            break
+        prepared = wider.prepare(chosen.prepared.model, threads=threads)
+        again = rehearse(prepared)
         if again.rows_per_draw >= rehearsal.rows_per_draw:
             break
         chosen = Chosen(wider, prepared, chosen.forecasts, again)
     return chosen
 
 
-def _unstuck(model: Model, chosen: Chosen, basis: Basis, threads: int | None) -> Chosen:
+def _unstuck(chosen: Chosen, threads: int | None) -> Chosen:
     """Take a walk on all rows if chains stick and it does better: few rows have tails that no expansion shows."""
-    walk = MetropolisHastings()
+    model, walk = chosen.prepared.model, MetropolisHastings()
     work = REHEARSAL_STEPS * model.n * costs.full_row(model.d)
     if chosen.rehearsal.efficiency >= STICKY or work > MOST_WORK or chosen.kernel == walk:
         return chosen
-    prepared = walk.prepare(model, threads=threads, basis=basis)
+    prepared = walk.prepare(model, threads=threads)
     best, efficiency = chosen.forecasts[0], chosen.rehearsal.efficiency
     why = f"{best.name}: its chains stuck in a rehearsal (about {efficiency:.1g} effective draws per step)"
     as_forecast = [f for f in chosen.forecasts if f.kernel == walk]
-    other = Chosen(walk, prepared, as_forecast, rehearse(model, prepared), stuck=why)
-    times = [nanoseconds(model, c.prepared, c.rehearsal, 0.0) / c.rehearsal.efficiency for c in (chosen, other)]
+    other = Chosen(walk, prepared, as_forecast, rehearse(prepared), stuck=why)
+    times = [c.nanoseconds() / c.rehearsal.efficiency for c in (chosen, other)]
     return other if times[1] < times[0] else chosen
 
 
-def nanoseconds(model: Model, prepared: Prepared, rehearsal: Rehearsal, drawn: float) -> float:
-    """Return the cost of a step, from what the rehearsal did and the rows drawn from a sketch."""
-    n, d = model.n, model.d
-    order = prepared.plan.get("order")
-    if order is None and rehearsal.full_per_million > 0.0:
-        return n * costs.full_row(d)
-    if order is None:
-        return costs.step(d, 1) + rehearsal.rows_per_draw * costs.random_row(n, d)
-    passes = rehearsal.full_per_million * 1e-6
-    rows = max(rehearsal.rows_per_draw - passes * n, 0.0)
-    sketched = drawn * costs.sketched_row(d) + min(1.0, drawn) * costs.sketched_step(n, d)
-    trials, every = prepared.proposal.inner, prepared.proposal.walk_every
-    inner = (trials - 1) * (costs.step(d, order) + costs.cubic(d)) if trials > 1 else 0.0
-    walks = costs.walk(d, order) / every if every else 0.0
-    looking = rows * costs.random_row(n, d) + sketched + passes * 2 * n * costs.full_row(d)
-    return costs.step(d, order) + inner + walks + looking
-
-
-def _filled(kernel: ScalableMH, best: Kernel) -> Kernel:
-    """Return the user's kernel with order and sketch as in the best, where they were left open."""
-    assert isinstance(best, ScalableMH)
-    sketch = best.sketch and not isinstance(kernel.bound, Global) if kernel.sketch is None else kernel.sketch
-    return replace(kernel, order=best.order, sketch=sketch)
-
-
-def rehearse(model: Model, prepared: Prepared) -> Rehearsal:
+def rehearse(prepared: Prepared) -> Rehearsal:
     """Run a prepared kernel for a moment, always on the same random stream, and report what it did."""
     from scipy.special import chdtrc
 
-    n, d = model.n, model.d
-    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(20190)))
-    state = prepared.initial_state(prepared.target, rng.standard_normal(d), rng)
-    sketched = prepared.target.sketch.facts.size > 0  # then most rows are not looked at, and cost little
+    n, d = prepared.model.n, prepared.model.d
+    driver = Driver(prepared, np.random.Generator(np.random.SFC64(np.random.SeedSequence(20190))))
+    sketched = prepared.plan.get("sketch", False)  # then most rows are not read, and cost little
     budget = max(REHEARSAL_ROWS * (10 if sketched else 1), min(1000 * n, 1_000_000))
-    room = SKETCHED_STEPS if sketched else REHEARSAL_STEPS
-    out = Draws(
-        np.empty((room, d)),
-        np.empty(room, dtype=np.bool_),
-        np.empty(room, dtype=np.int64),
-        np.empty(room, dtype=np.bool_),
-    )
-    state, steps = prepared.run_chunk(prepared.target, prepared.proposal, state, rng, out, budget)
-    steps = max(steps, 1)
+    out = empty_draws(SKETCHED_STEPS if sketched else REHEARSAL_STEPS, d)
+    steps = max(driver.advance(out, budget), 1)
     first = int(BURN_IN * steps)
     rows = out.rows_touched[first:steps]
     # Few events say little about their mean; the expected numbers of all steps say it exactly.
     few = rows.sum() < 1000
     spread = np.sqrt(np.mean(out.z[first:steps] ** 2))
-    bound = prepared.target.bound
-    outside = float(chdtrc(d, (bound.radius / max(spread, 1.0)) ** 2)) if np.isfinite(bound.radius) else 0.0
+    radius = prepared.plan.get("radius", np.inf)
+    outside = float(chdtrc(d, (radius / max(spread, 1.0)) ** 2)) if np.isfinite(radius) else 0.0
     seen = float(np.mean(out.full_pass[first:steps]))
     kept = out.z[None, first:steps]
     efficiency = float(np.min(effective_draws(kept))) / kept.shape[1] if kept.shape[1] >= FEWEST else 1.0
     return Rehearsal(
         steps,
         float(np.mean(out.accepted[first:steps])),
-        state.exposure / steps if few else float(np.mean(rows)),
+        driver.state.exposure / steps if few else float(np.mean(rows)),
         1e6 * max(seen, outside),
         max(min(efficiency, 1.0), 1e-6),
     )

@@ -1,11 +1,11 @@
 """The contract of a proposal."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tallbayes.proposals.affine import AffineProposal
-from tallbayes.surrogate.expansion import Whitening
-from tallbayes.surrogate.polynomial import Polynomial
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.polynomial import Polynomial
 
 
 class Plan(NamedTuple):
@@ -29,6 +29,9 @@ class Proposal(ABC):
     Where G equals the surrogate the two cancel, and that factor of the acceptance is dropped.
     """
 
+    on_surrogate: ClassVar[bool] = False
+    """Whether it is made of trials on a surrogate, which a kernel must then have."""
+
     @abstractmethod
-    def plan(self, whitening: Whitening, n: int) -> Plan:
+    def plan(self, metric: Metric, n: int) -> Plan:
         """Return the proposal in whitened coordinates for a model with n rows."""

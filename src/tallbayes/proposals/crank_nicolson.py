@@ -3,15 +3,13 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from tallbayes.checks import is_count, is_number
 from tallbayes.errors import InputError
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
 from tallbayes.proposals.preconditioned_walk import walk_scale
-from tallbayes.surrogate.expansion import Whitening
-from tallbayes.surrogate.polynomial import polynomial
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.polynomial import polynomial
 
 
 @dataclass(frozen=True)
@@ -43,17 +41,15 @@ class CrankNicolson(Proposal):
         if not is_count(self.walk_every, 0):
             raise InputError(f"CrankNicolson: walk_every={self.walk_every!r} must be a whole number, 0 or more.")
 
-    def plan(self, whitening: Whitening, n: int) -> Plan:
+    def plan(self, metric: Metric, n: int) -> Plan:
         """Return the proposal in z, where the surrogate is gradient . z + |z|^2 / 2 and m = -gradient."""
         keep = math.sqrt(self.rho) * (-1.0 if self.antithetic else 1.0)
-        drift = -(1.0 - keep) * whitening.gradient
+        drift = -(1.0 - keep) * metric.gradient
         move = AffineProposal(
             keep,
             drift,
             math.sqrt(1.0 - self.rho),
-            np.zeros((0, 0)),
-            False,
             walk_every=int(self.walk_every),
-            walk_scale=walk_scale(whitening.centre.size),
+            walk_scale=walk_scale(metric.d),
         )
-        return Plan(move, polynomial(whitening.gradient, isotropic=1.0))
+        return Plan(move, polynomial(metric.gradient, isotropic=1.0))

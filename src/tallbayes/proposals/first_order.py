@@ -8,8 +8,8 @@ import numpy as np
 from tallbayes.checks import positive
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
-from tallbayes.surrogate.expansion import Whitening
-from tallbayes.surrogate.polynomial import polynomial
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.polynomial import polynomial
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class FirstOrderReversible(Proposal):
     def __post_init__(self) -> None:
         positive("FirstOrderReversible", "scale", self.scale)
 
-    def plan(self, whitening: Whitening, n: int) -> Plan:
+    def plan(self, metric: Metric, n: int) -> Plan:
         """Return the proposal in z: drift L' b and noise with root sqrt(sigma / n) L'."""
-        to_z = whitening.root.T
-        gradient = whitening.root @ whitening.gradient
+        to_z = metric.root.T
+        gradient = metric.root @ metric.gradient
         drift = to_z @ (-self.scale / (2.0 * n) * gradient)
         root = np.ascontiguousarray(math.sqrt(self.scale / n) * to_z)
-        return Plan(AffineProposal(1.0, drift, 1.0, root, True), polynomial(whitening.gradient))
+        return Plan(AffineProposal(1.0, drift, 1.0, root), polynomial(metric.gradient))

@@ -7,8 +7,8 @@ import numpy as np
 from tallbayes.checks import positive
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
-from tallbayes.surrogate.expansion import Whitening
-from tallbayes.surrogate.polynomial import polynomial
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.polynomial import polynomial
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,17 @@ class PreconditionedWalk(Proposal):
     def __post_init__(self) -> None:
         positive("PreconditionedWalk", "scale", self.scale)
 
-    def plan(self, whitening: Whitening, n: int) -> Plan:
+    def plan(self, metric: Metric, n: int) -> Plan:
         """Return the walk in z."""
-        zero = np.zeros(whitening.centre.size)
-        move = AffineProposal(1.0, zero, float(self.scale), np.zeros((0, 0)), False)
+        zero = np.zeros(metric.d)
+        move = AffineProposal(1.0, zero, float(self.scale))
         return Plan(move, polynomial(zero))
 
 
 def walk_scale(d: int) -> float:
-    """Return a scale at which walks are accepted often enough in d dimensions."""
+    """Return a scale at which walks are accepted often enough in d dimensions.
+
+    2.4 / sqrt(d) is best for a Gaussian (Roberts, Gelman and Gilks 1997); a little less suits skewed posteriors,
+    for which walks are there.
+    """
     return 2.0 / d**0.5

@@ -8,8 +8,8 @@ import numpy as np
 from tallbayes.checks import positive
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
-from tallbayes.surrogate.expansion import Whitening
-from tallbayes.surrogate.polynomial import polynomial
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.polynomial import polynomial
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class RandomWalk(Proposal):
     def __post_init__(self) -> None:
         positive("RandomWalk", "scale", self.scale)
 
-    def plan(self, whitening: Whitening, n: int) -> Plan:
+    def plan(self, metric: Metric, n: int) -> Plan:
         """Return the walk in z, where its noise has root sigma L' / sqrt(n)."""
-        zero = np.zeros(whitening.centre.size)
-        root = np.ascontiguousarray(self.scale / math.sqrt(n) * whitening.root.T)
-        return Plan(AffineProposal(1.0, zero, 1.0, root, True), polynomial(zero))
+        zero = np.zeros(metric.d)
+        root = np.ascontiguousarray(self.scale / math.sqrt(n) * metric.root.T)
+        return Plan(AffineProposal(1.0, zero, 1.0, root), polynomial(zero))

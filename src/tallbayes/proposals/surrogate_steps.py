@@ -1,16 +1,14 @@
-"""Several steps on the surrogate for each step on the data, mixed with walks: the default of order 3."""
+"""Several steps on the surrogate for each step on the data, mixed with walks: for skewed posteriors."""
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from tallbayes.checks import is_count, is_number, positive
 from tallbayes.errors import InputError
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.proposals.base import Plan, Proposal
 from tallbayes.proposals.preconditioned_walk import walk_scale
-from tallbayes.surrogate.expansion import Whitening
-from tallbayes.surrogate.polynomial import polynomial
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.polynomial import polynomial
 
 DEEPEST = 0.4
 """Inner trials stay where the surrogate is at least (1/2 - DEEPEST) |z|^2 above its value at the centre: a
@@ -38,7 +36,7 @@ class SurrogateSteps(Proposal):
     walk_every : int
         Every so many steps is a walk, 2 or more.
     walk_scale : float or None
-        Length of the walk's steps in each coordinate, in posterior standard deviations; None takes
+        Length of the walk's steps in each coordinate, in posterior standard deviations; defaults to
         2 / sqrt(d).
     """
 
@@ -46,6 +44,7 @@ class SurrogateSteps(Proposal):
     keep: float = 0.9
     walk_every: int = 16
     walk_scale: float | None = None
+    on_surrogate = True
 
     def __post_init__(self) -> None:
         if not (is_count(self.steps, 3) and self.steps % 2 == 1):
@@ -63,19 +62,17 @@ class SurrogateSteps(Proposal):
         if self.walk_scale is not None:
             positive("SurrogateSteps", "walk_scale", self.walk_scale)
 
-    def plan(self, whitening: Whitening, n: int) -> Plan:
+    def plan(self, metric: Metric, n: int) -> Plan:
         """Return the proposal in z, where the surrogate is gradient . z + |z|^2 / 2 + ... and m = -gradient."""
-        scale = walk_scale(whitening.centre.size) if self.walk_scale is None else float(self.walk_scale)
+        scale = walk_scale(metric.d) if self.walk_scale is None else float(self.walk_scale)
         move = AffineProposal(
             0.0,
-            -whitening.gradient,
+            -metric.gradient,
             1.0,
-            np.zeros((0, 0)),
-            False,
             walk_every=int(self.walk_every),
             walk_scale=scale,
             inner=int(self.steps),
             inner_keep=float(self.keep),
             inner_floor=DEEPEST,
         )
-        return Plan(move, polynomial(whitening.gradient, isotropic=1.0))
+        return Plan(move, polynomial(metric.gradient, isotropic=1.0))

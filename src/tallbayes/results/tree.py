@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.models import Model
+from tallbayes.plan.choose import Chosen
+from tallbayes.run.chain import Chain, Draw
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from tallbayes.plan.choose import Chosen
-    from tallbayes.run.chain import Chain
 
-
-def build_tree(model: Model, chosen: "Chosen", runs: list["Chain"], attributes: dict[str, Any]) -> "DataTree":
+def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[str, Any]) -> "DataTree":
     """Return draws, statistics and attributes of all chains, cut to the length that every chain reached.
 
     Parameters
     ----------
-    model : Model
-        The model.
     chosen : Chosen
         The kernel that ran, and what was expected of it.
     runs : list of Chain
         The chains.
+    draws : Draw
+        What they drew; it is not copied.
     attributes : dict
         Further attributes of the root.
 
@@ -40,25 +38,25 @@ def build_tree(model: Model, chosen: "Chosen", runs: list["Chain"], attributes: 
     import xarray as xr
 
     prepared, expected = chosen.prepared, chosen.rehearsal
+    model = prepared.model
     kept = min(run.kept for run in runs)
     chain_draw = ("chain", "draw")
     coordinates = {"chain": np.arange(len(runs)), "draw": np.arange(kept)}
     names = np.array(model.names)
     posterior = xr.Dataset(
-        {"beta": ((*chain_draw, "coefficient"), np.stack([run.beta[:kept] for run in runs]))},
+        {"beta": ((*chain_draw, "coefficient"), draws.beta[:, :kept])},
         coords={**coordinates, "coefficient": names},
     )
     recorded = ("accepted", "rows_touched", "full_pass")
     statistics = xr.Dataset(
-        {name: (chain_draw, np.stack([getattr(run, name)[:kept] for run in runs])) for name in recorded},
+        {name: (chain_draw, getattr(draws, name)[:, :kept]) for name in recorded},
         coords=coordinates,
     )
-    whitening, inverse_root = prepared.whitening, prepared.whitening.inverse_root
     laplace = xr.Dataset(
         {
             # One more Newton step, which costs no pass: the centre may be a little off the mode.
-            "mode": ("coefficient", whitening.centre - inverse_root.T @ whitening.gradient),
-            "covariance": (("coefficient", "other"), inverse_root.T @ inverse_root),
+            "mode": ("coefficient", prepared.metric.newton_point),
+            "covariance": (("coefficient", "other"), prepared.metric.covariance),
         },
         coords={"coefficient": names, "other": names},
     )
@@ -73,7 +71,7 @@ def build_tree(model: Model, chosen: "Chosen", runs: list["Chain"], attributes: 
     }
     about = {
         **attributes,
-        "bound_violations": int(sum(run.state.violations for run in runs)),
+        "bound_violations": int(sum(run.driver.violations for run in runs)),
         "warmup": runs[0].warmup,
         "rows": model.n,
         "family": repr(model.family),

@@ -1,4 +1,4 @@
-"""One chain: its random stream, its state, and the draws it has made."""
+"""One chain of a run: the chunks it makes, and the draws it keeps."""
 
 import time
 from typing import NamedTuple
@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
 from tallbayes.kernels.base import Prepared
-from tallbayes.kernels.state import Draws
+from tallbayes.kernels.driver import Driver
+from tallbayes.kernels.state import Draws, empty_draws, first_draws
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -31,6 +32,25 @@ class Status(NamedTuple):
     full_passes: int
 
 
+class Draw(NamedTuple):
+    """Where the draws of all chains are kept, a chain in each line: what the result is made of."""
+
+    beta: NDArray[np.float64]
+    accepted: NDArray[np.bool_]
+    rows_touched: NDArray[np.int64]
+    full_pass: NDArray[np.bool_]
+
+
+def room_for(chains: int, draws: int, d: int) -> Draw:
+    """Return room for the draws of all chains."""
+    return Draw(
+        np.empty((chains, draws, d)),
+        np.zeros((chains, draws), dtype=np.bool_),
+        np.zeros((chains, draws), dtype=np.int64),
+        np.zeros((chains, draws), dtype=np.bool_),
+    )
+
+
 class Chain:
     """A chain under way.
 
@@ -42,29 +62,33 @@ class Chain:
         The chain's own seed, spawned from the run's.
     warmup : int
         Steps to make before draws are kept.
-    draws : int
-        Draws to keep.
+    kept : Draw
+        Where draws are kept.
+    number : int
+        Number of the chain.
     chunk : int or None
         Steps in a chunk; None measures how many fit in a short time. It does not change the draws.
     """
 
     def __init__(
-        self, prepared: Prepared, seed: np.random.SeedSequence, warmup: int, draws: int, chunk: int | None
+        self,
+        prepared: Prepared,
+        seed: np.random.SeedSequence,
+        warmup: int,
+        kept: Draw,
+        number: int,
+        chunk: int | None,
     ) -> None:
-        d = prepared.whitening.centre.size
+        d = prepared.metric.d
         self.prepared = prepared
-        self.rng = np.random.Generator(np.random.SFC64(seed))
-        self.state = prepared.initial_state(prepared.target, self.rng.standard_normal(d), self.rng)
+        self.driver = Driver(prepared, np.random.Generator(np.random.SFC64(seed)), chain=number)
         self.warmup = warmup
-        self.total = warmup + draws
+        self.total = warmup + kept.accepted.shape[1]
         self.done = 0
-        self.beta = np.empty((draws, d))
-        self.accepted = np.zeros(draws, dtype=np.bool_)
-        self.rows_touched = np.zeros(draws, dtype=np.int64)
-        self.full_pass = np.zeros(draws, dtype=np.bool_)
+        self._kept = Draw(*(part[number] for part in kept))
         self._chunk = chunk
         self._budget = FIRST_BUDGET if chunk is None else np.iinfo(np.int64).max
-        self._scratch = _scratch(min(max(chunk or 0, 1024), self.total), d)
+        self._scratch = empty_draws(min(max(chunk or 0, 1024), self.total), d)
         self._accepted = self._rows = self._full = 0
 
     @property
@@ -82,12 +106,10 @@ class Chain:
         goal = self.warmup if self.done < self.warmup else self.total
         steps = min(goal - self.done, self._chunk or LARGEST_CHUNK)
         if self._scratch.accepted.size < steps:
-            self._scratch = _scratch(steps, self.beta.shape[1])
-        out = _first(self._scratch, steps)
+            self._scratch = empty_draws(steps, self.prepared.metric.d)
+        out = first_draws(self._scratch, steps)
         started = time.perf_counter()
-        self.state, made = self.prepared.run_chunk(
-            self.prepared.target, self.prepared.proposal, self.state, self.rng, out, self._budget
-        )
+        made = self.driver.advance(out, self._budget)
         seconds = time.perf_counter() - started
         if self._chunk is None and made < steps:
             growth = min(8.0, max(0.25, CHUNK_SECONDS / max(seconds, 1e-6)))
@@ -96,12 +118,11 @@ class Chain:
         self._rows += int(np.sum(out.rows_touched[:made]))
         self._full += int(np.count_nonzero(out.full_pass[:made]))
         if self.done >= self.warmup:
-            kept = slice(self.kept, self.kept + made)
-            whitening = self.prepared.target.whitening
-            form_theta(self.prepared.whitening.centre, whitening, out.z[:made], self.beta[kept])
-            self.accepted[kept] = out.accepted[:made]
-            self.rows_touched[kept] = out.rows_touched[:made]
-            self.full_pass[kept] = out.full_pass[:made]
+            here, metric = slice(self.kept, self.kept + made), self.prepared.metric
+            form_theta(metric.centre, metric.inverse_root, out.z[:made], self._kept.beta[here])
+            self._kept.accepted[here] = out.accepted[:made]
+            self._kept.rows_touched[here] = out.rows_touched[:made]
+            self._kept.full_pass[here] = out.full_pass[:made]
         self.done += made
 
     def status(self) -> Status:
@@ -110,31 +131,17 @@ class Chain:
         return Status(self.done, self.total, self.warmup, self._accepted / steps, self._rows / steps, self._full)
 
 
-def _scratch(steps: int, d: int) -> Draws:
-    return Draws(
-        np.empty((steps, d)),
-        np.empty(steps, dtype=np.bool_),
-        np.empty(steps, dtype=np.int64),
-        np.empty(steps, dtype=np.bool_),
-    )
-
-
-def _first(draws: Draws, steps: int) -> Draws:
-    return Draws(draws.z[:steps], draws.accepted[:steps], draws.rows_touched[:steps], draws.full_pass[:steps])
-
-
 @compiled
-def form_theta(centre: Vector, whitening: Matrix, z: Matrix, theta: Matrix) -> None:
-    """Put centre + W z of every row of z into theta; W is upper triangular.
+def form_theta(centre: Vector, inverse_root: Matrix, z: Matrix, theta: Matrix) -> None:
+    """Put centre + W z of every row of z into theta; W' = L^-1 is lower triangular.
 
     Not a library's matrix product, whose rounding can depend on how many rows it gets: the draws must not
     depend on the size of a chunk.
     """
     steps, d = z.shape
-    transposed = np.ascontiguousarray(whitening.T)
     for r in range(steps):
         for i in range(d):
             theta[r, i] = centre[i]
         for j in range(d):
             for i in range(j + 1):
-                theta[r, i] += transposed[j, i] * z[r, j]
+                theta[r, i] += inverse_root[j, i] * z[r, j]

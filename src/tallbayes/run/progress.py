@@ -5,8 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tallbayes.compiled import kernels_are_cached
-from tallbayes.models import Model
+from tallbayes.models.base import Model
 from tallbayes.run.chain import Status
 
 if TYPE_CHECKING:
@@ -169,8 +168,7 @@ def _seconds_left(chain: Status, before: int, seconds: float) -> float | None:
 
 
 def _setting_up(model: Model) -> str:
-    compiling = "" if kernels_are_cached() else "compiling kernels (once per machine), "
-    return f"setting up: {compiling}mode, expansion and bounds of {model.n:,} rows ..."
+    return f"setting up: mode, expansion and bounds of {model.n:,} rows ..."
 
 
 def _line(chains: list[Status], left: list[float | None]) -> str:

@@ -1,171 +1,109 @@
-"""A source of rows held in arrays: validation, and sums over all rows in threads."""
+"""A source of rows held in arrays."""
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tallbayes.compiled import compiled_sum
 from tallbayes.errors import InputError
-from tallbayes.sources import sums
-from tallbayes.sources.rows import Rows
+from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY, Block, Source, take
+from tallbayes.sources.memory import KINDS
+from tallbayes.sources.supply import Drawing, WholeSupply
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-Part = TypeVar("Part")
 
-PARTS = 64
-"""Sums run over at most this many fixed ranges of rows, added in order: the same result for any threads."""
-SMALLEST_PART = 4096
+BLOCK_NUMBERS = 2**17
+"""Numbers of the design in a block: a megabyte, so that a block and what is made of it stay in the cache."""
+FEWEST_ROWS, MOST_ROWS = 1024, 16384
+"""Rows of a block: enough for a matrix product to be fast, few enough to share between threads."""
+GROUPS = 64
+"""Blocks are added up in at most so many groups, so that sums as large as a cubic are made in place."""
 MANY, NEIGHBOURS = 100_000, 8
-"""From so many rows on a subsample is taken by so many neighbours at a time."""
-SMALLEST_COLUMN, LARGEST_COLUMN = 1e-75, 1e75
-"""Columns whose largest absolute value is not between these are refused: fourth powers must not overflow."""
+"""From so many rows on a subsample is taken by so many neighbours at a time, which are read several times faster."""
 
 
-def available_threads() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def rows_of_a_block(columns: int) -> int:
+    """Return the fixed number of rows in a block: a power of two."""
+    rows = BLOCK_NUMBERS // max(columns, 1)
+    return int(min(MOST_ROWS, max(FEWEST_ROWS, 2 ** (rows.bit_length() - 1))))
 
 
-class ArraySource:
-    """Rows in memory.
+class ArraySource(Source):
+    """Rows in memory, used as they are: no copy of the design is made.
 
     Parameters
     ----------
-    X : array_like
-        Design, rows x columns.
-    y : array_like
-        Response.
-    weights : array_like or None
-        Frequency weight of each row; None means 1.
-    offset : array_like or None
-        Known part of each row's linear predictor; None means 0.
+    X : array
+        Design, rows x columns, of a dtype that compiled code reads (`sources/memory.py`).
+    responses : array
+        Rows x responses, float64.
+    weight : array
+        Frequency weight of each row, or a single one for all.
+    offset : array
+        Known part of each row's linear predictor, or a single one for all.
     names : list of str
         Names of the columns, for error messages.
     """
 
+    offers = frozenset({SUPPLY, RANDOM_ACCESS})
+
     def __init__(
-        self,
-        X: NDArray[Any],
-        y: Vector,
-        weights: ArrayLike | None,
-        offset: ArrayLike | None,
-        names: list[str],
+        self, X: NDArray[Any], responses: Matrix, weight: Vector, offset: Vector, names: list[str]
     ) -> None:
-        n = X.shape[0]
+        self.X, self.responses, self.weight, self.offset = X, responses, weight, offset
         self.names = names
-        self.largest = _largest_values(X, names)
-        self.rows = Rows(
-            writable_view(X),
-            writable_view(y),
-            per_row(weights, n, "weights", 1.0),
-            per_row(offset, n, "offset", 0.0),
-        )
-        negative = np.flatnonzero(self.rows.weight < 0.0)
-        if negative.size:
-            i = int(negative[0])
-            raise InputError(
-                f"weights: row {i} has weight {self.rows.weight[i]}; weights must be zero or positive."
-            )
-        if not np.any(self.rows.weight):
-            raise InputError("weights: every row has weight 0, so the data say nothing.")
+        self.block_rows = rows_of_a_block(X.shape[1])
 
     @classmethod
-    def of_rows(cls, rows: Rows, names: list[str]) -> "ArraySource":
-        """Return a source of rows that need no checks."""
-        source = object.__new__(cls)
-        source.names, source.rows = names, rows
-        return source
+    def of_block(cls, block: Block, names: list[str]) -> "ArraySource":
+        """Return a source of the rows of one block."""
+        return cls(block.X, block.responses, block.weight, block.offset, names)
 
     @property
     def n(self) -> int:
         """Number of rows."""
-        return int(self.rows.X.shape[0])
+        return int(self.X.shape[0])
 
     @property
-    def d(self) -> int:
-        """Number of columns."""
-        return int(self.rows.X.shape[1])
+    def together(self) -> int:
+        """How many blocks a thread takes at a time."""
+        return -(-self.n // (self.block_rows * GROUPS))
 
-    def map_parts(self, function: Callable[[int, int], Part], threads: int | None = None) -> list[Part]:
-        """Apply a function of (first, last) to fixed ranges of rows in threads; results in order."""
-        size = max(SMALLEST_PART, -(-self.n // PARTS))
-        ranges = [(first, min(first + size, self.n)) for first in range(0, self.n, size)]
-        workers = min(threads or available_threads(), len(ranges))
-        if workers <= 1:
-            return [function(first, last) for first, last in ranges]
-        return list(_pool(workers).map(lambda part: function(*part), ranges))
+    @property
+    def whole(self) -> Block:
+        """All rows as one block, not converted."""
+        return Block(0, self.X, self.responses, self.weight, self.offset)
 
-    def potential(self, curve: Any, theta: Vector, threads: int | None = None) -> float:
-        """Return the potential (minus log-likelihood) at theta."""
-        parts = self.map_parts(
-            lambda first, last: sums.sum_potential(self.rows, curve, theta, first, last), threads
-        )
-        return float(sum(parts))
-
-    def derivatives(
-        self, curve: Any, theta: Vector, *, majorise: bool = False, threads: int | None = None
-    ) -> tuple[float, Vector, Matrix]:
-        """Return potential, gradient and Hessian at theta in one pass."""
-
-        def part(first: int, last: int) -> tuple[float, Vector, Matrix]:
-            gradient, hessian = np.zeros(theta.size), np.zeros((theta.size, theta.size))
-            value = sums.sum_derivatives(self.rows, curve, theta, majorise, first, last, gradient, hessian)
-            return value, gradient, hessian
-
-        values, gradients, lower = zip(*self.map_parts(part, threads), strict=True)
-        half = _ordered_sum(lower)
-        return sum(values), _ordered_sum(gradients), half + np.tril(half, -1).T
+    def blocks(self) -> Iterator[Block]:
+        """Yield views of the arrays."""
+        for first in range(0, self.n, self.block_rows):
+            rows = slice(first, min(first + self.block_rows, self.n))
+            yield Block(
+                first,
+                self.X[rows],
+                self.responses[rows],
+                self.weight if self.weight.size == 1 else self.weight[rows],
+                self.offset if self.offset.size == 1 else self.offset[rows],
+            )
 
     def sampled(self, size: int) -> NDArray[np.int64]:
-        """Return the indices of the rows of a subsample.
-
-        One at random, always the same, from each of as many equal ranges; or, of many, a few neighbours, which are
-        read several times faster.
-        """
-        run = NEIGHBOURS if size >= MANY and self.n >= 2 * size else 1
-        spots = size // run
+        """Return the numbers of the rows of a subsample; of many rows, a few neighbours at a time."""
+        if size < MANY or self.n < 2 * size:
+            return super().sampled(size)
+        spots = size // NEIGHBOURS
         places = np.arange(spots) + np.random.default_rng(0).random(spots)
-        first = np.minimum((places * (self.n / spots)).astype(np.int64), self.n - run)
-        return (first[:, None] + np.arange(run)).ravel()
+        first = np.minimum((places * (self.n / spots)).astype(np.int64), self.n - NEIGHBOURS)
+        return (first[:, None] + np.arange(NEIGHBOURS)).ravel()
 
     def subsample(self, size: int) -> "ArraySource":
-        """Return a source of about ``size`` rows, spread over all."""
-        chosen = self.sampled(size)
-        rows = self.rows
-        return ArraySource.of_rows(
-            Rows(
-                np.ascontiguousarray(rows.X[chosen]),
-                rows.y[chosen],
-                rows.weight if rows.weight.size == 1 else rows.weight[chosen],
-                rows.offset if rows.offset.size == 1 else rows.offset[chosen],
-            ),
-            self.names,
-        )
+        """Return a source of about ``size`` rows, spread over all; takes no pass."""
+        return ArraySource.of_block(take(self.whole, self.sampled(size)), self.names)
 
-
-@cache
-def _pool(workers: int) -> ThreadPoolExecutor:
-    """Return threads that are kept: starting them anew for every pass costs more than a small pass."""
-    return ThreadPoolExecutor(workers, thread_name_prefix="tallbayes-rows")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
-
-
-def _ordered_sum(parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total += part
-    return total
+    def supply(self, drawing: Drawing, *, seed: int, threads: int | None = None) -> Any:
+        """Return all rows, any of which a chain may draw at any time."""
+        return WholeSupply(self, drawing)
 
 
 def per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vector:
@@ -181,6 +119,28 @@ def per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vect
     if bad.size:
         raise InputError(f"{what}: row {int(bad[0])} is {array[bad[0]]}; every value must be finite.")
     return writable_view(np.ascontiguousarray(array))
+
+
+def frequency_weights(values: ArrayLike | None, n: int) -> Vector:
+    """Return weights that can be used: none negative, and not all of them zero."""
+    weight = per_row(values, n, "weights", 1.0)
+    negative = np.flatnonzero(weight < 0.0)
+    if negative.size:
+        i = int(negative[0])
+        raise InputError(f"weights: row {i} has weight {weight[i]}; weights must be zero or positive.")
+    if not np.any(weight):
+        raise InputError("weights: every row has weight 0, so the data say nothing.")
+    return weight
+
+
+def design_matrix(X: ArrayLike) -> NDArray[Any]:
+    """Return a design as compiled code can read it: no copy, unless its numbers are of a rare kind."""
+    array = numeric(X, "X")
+    if array.ndim != 2:
+        raise InputError(f"X: shape {array.shape} was given; expected two dimensions, rows x columns.")
+    if 0 in array.shape:
+        raise InputError(f"X: shape {array.shape} was given; at least one row and one column are needed.")
+    return array if array.dtype in KINDS else array.astype(np.float64)
 
 
 def numeric(values: Any, what: str) -> NDArray[Any]:
@@ -232,41 +192,3 @@ def writable_view(array: NDArray[Any]) -> NDArray[Any]:
     Compiled code never writes to rows.
     """
     return array if array.flags.writeable else np.asarray(_Memory(array))
-
-
-@compiled_sum
-def _zero_if_finite(X: NDArray[Any], first: int, last: int) -> float:
-    """Return 0, or NaN if a value is not finite: inf * 0 and NaN * 0 are NaN, and the loop stays SIMD."""
-    total = 0.0
-    for i in range(first, last):
-        for j in range(X.shape[1]):
-            total += X[i, j] * 0.0
-    return total
-
-
-def _largest_values(X: NDArray[Any], names: list[str]) -> Vector:
-    """Return the largest absolute value of each column, after checking that every value can be used."""
-    X = writable_view(X)
-    largest = np.zeros(X.shape[1])
-    for first in range(0, X.shape[0], 65536):
-        last = min(first + 65536, X.shape[0])
-        if _zero_if_finite(X, first, last) == 0.0:
-            np.maximum(largest, np.max(np.abs(X[first:last]), axis=0), out=largest)
-            continue
-        i, j = np.argwhere(~np.isfinite(X[first:last]))[0]
-        raise InputError(
-            f"X: row {first + i}, column {names[j]!r} is {X[first + i, j]}; every value must be finite. "
-            "Drop or impute such rows first."
-        )
-    for j, size in enumerate(largest):
-        if size == 0.0:
-            raise InputError(
-                f"X: column {names[j]!r} is zero in every row, so the data say nothing about its "
-                "coefficient. Drop the column."
-            )
-        if not SMALLEST_COLUMN < size < LARGEST_COLUMN:
-            raise InputError(
-                f"X: column {names[j]!r} has values up to {size:.3g}, whose powers no float64 holds. Rescale "
-                "the column so that typical values are near 1."
-            )
-    return largest

@@ -7,7 +7,7 @@ for those that are near in the program; a prefetch is not waited for at all, so 
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
 READ, KEEP, DATA = 0, 3, 1
@@ -30,3 +30,9 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
+
+
+if config.DISABLE_JIT:
+
+    def prefetch(array: Any, index: Any) -> None:  # noqa: F811
+        """Do nothing: it would change no result."""

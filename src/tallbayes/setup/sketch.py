@@ -10,7 +10,7 @@ most trials could have been settled by the inner product alone. The sketch keeps
           \lambda_i \le \psi_i \min\left(b(z)^{k+1} + b(z')^{k+1},\ (k+1) \max(b(z), b(z'))^k\, b(z' - z)\right) .
 
 A trial with uniform u rejects if :math:`u \bar\lambda_i < \lambda_i`. Where u times the bound exceeds the right
-side it cannot, and the row is not looked at: the decision is the same, only cheaper. Events for a rise to z' or a
+side it cannot, and the row is not read: the decision is the same, only cheaper. Events for a rise to z' or a
 fall from z need only the product with that one state: :math:`|r_i(z)| \le \psi_i b(z)^{k+1}`.
 """
 
@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_sum
-from tallbayes.models import Model
-from tallbayes.sources.rows import Rows
-from tallbayes.sources.sums import TILE, load_tile
-from tallbayes.sources.whitened import whiten_tile
-from tallbayes.surrogate.expansion import Whitening
+from tallbayes.models.base import Model
+from tallbayes.models.predictors import Linear
+from tallbayes.setup.metric import Metric
+from tallbayes.sources.base import Block
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -52,7 +51,7 @@ def no_sketch() -> Sketch:
 
 
 def draw_sketch(
-    model: Model, whitening: Whitening, shares: NDArray[np.float32], *, threads: int | None = None
+    model: Model, metric: Metric, shares: NDArray[np.float32], *, threads: int | None = None
 ) -> Sketch:
     """Return the sketch of all rows, in one pass.
 
@@ -60,7 +59,7 @@ def draw_sketch(
     ----------
     model : Model
         The model.
-    whitening : Whitening
+    metric : Metric
         Coordinates of the sketch.
     shares : ndarray
         Shares of the rows' bounds, a line for each row or one for all.
@@ -72,57 +71,43 @@ def draw_sketch(
     Sketch
         d bytes (padded) and four single-precision numbers for each row.
     """
-    width = -(-model.d // LINE) * LINE
-    # Aligned, so that a row of up to 64 columns is one line of the cache.
-    room = np.zeros(model.n * width + CACHE_LINE, dtype=np.int8)
-    first_byte = -room.ctypes.data % CACHE_LINE
-    codes = room[first_byte : first_byte + model.n * width].reshape(model.n, width)
+    codes = aligned_codes(model.n, model.d)
     facts = np.zeros((model.n, 4), dtype=np.float32)
     facts[:, :2] = shares
-    model.source.map_parts(
-        lambda first, last: _fill(model.source.rows, whitening.inverse_root, first, last, codes, facts), threads
-    )
+    model.source.reduce(_fill, model.predictors, metric.inverse_root, codes, facts, threads=threads)
     return Sketch(codes, facts)
 
 
-@compiled
+def aligned_codes(n: int, d: int) -> NDArray[np.int8]:
+    """Return room for the codes of n rows, aligned so that a row of up to 64 columns is one line of the cache."""
+    width = -(-d // LINE) * LINE
+    room = np.zeros(n * width + CACHE_LINE, dtype=np.int8)
+    first_byte = -room.ctypes.data % CACHE_LINE
+    return room[first_byte : first_byte + n * width].reshape(n, width)
+
+
+def sketch_bytes(n: int, d: int) -> int:
+    """Return the memory that a sketch takes."""
+    return n * (-(-d // LINE) * LINE + 16)
+
+
 def _fill(
-    rows: Rows,
-    inverse_root: Matrix,
-    first: int,
-    last: int,
-    codes: NDArray[np.int8],
-    facts: NDArray[np.float32],
+    block: Block, predictors: Linear, inverse_root: Matrix, codes: NDArray[np.int8], facts: NDArray[np.float32]
 ) -> None:
-    X = rows.X
-    d = inverse_root.shape[0]
-    tile, white = np.empty((d, TILE)), np.empty((d, TILE))
-    square, largest = np.empty(TILE), np.empty(TILE)
-    for start in range(first, last, TILE):
-        count = min(TILE, last - start)
-        load_tile(X, start, count, tile)
-        whiten_tile(tile, count, inverse_root, white)
-        square[:count] = 0.0
-        largest[:count] = 0.0
-        for j in range(d):
-            for r in range(count):
-                square[r] += white[j, r] * white[j, r]
-                largest[r] = max(largest[r], abs(white[j, r]))
-        for r in range(count):
-            if largest[r] > 0.0:
-                unit = largest[r] / LEVELS
-                facts[start + r, STEP_FACT] = np.float32(unit / np.sqrt(square[r]) * 1.000001)
-                for j in range(d):
-                    codes[start + r, j] = np.int8(np.rint(white[j, r] / unit))
+    """Put the codes and steps of a block's rows into the tables."""
+    white = predictors.whitened(block, inverse_root)
+    largest = np.max(np.abs(white), axis=1)
+    norms = np.sqrt(np.einsum("ij,ij->i", white, white))
+    rows, some = slice(block.first, block.first + block.count), largest > 0.0
+    unit = np.where(some, largest, 1.0) / LEVELS
+    facts[rows, STEP_FACT] = np.where(some, unit / np.where(some, norms, 1.0) * 1.000001, 0.0)
+    white /= unit[:, None]
+    codes[rows, : white.shape[1]] = np.rint(white, out=white)
 
 
 @compiled_sum
 def sketch_products(
-    codes: NDArray[np.int8],
-    i: int,
-    z: NDArray[np.float32],
-    other: NDArray[np.float32],
-    change: NDArray[np.float32],
+    codes: NDArray[np.int8], i: int, points: NDArray[np.float32]
 ) -> tuple[float, float, float]:
     """Return q . z, q . z' and q . (z' - z) of row i, in single precision; all three are padded with zeros.
 
@@ -131,11 +116,11 @@ def sketch_products(
     here = np.float32(0.0)
     there = np.float32(0.0)
     between = np.float32(0.0)
-    for j in range(z.size):
+    for j in range(points.shape[1]):
         q = np.float32(codes[i, j])
-        here += q * z[j]
-        there += q * other[j]
-        between += q * change[j]
+        here += q * points[0, j]
+        there += q * points[1, j]
+        between += q * points[2, j]
     return np.float64(here), np.float64(there), np.float64(between)
 
 
@@ -165,20 +150,11 @@ def one_sided_ratio(step: float, product: float, error: float, order: int) -> fl
 
 
 @compiled
-def sketch_ratio(
-    step: float,
-    here: float,
-    there: float,
-    between: float,
-    error: float,
-    other_error: float,
-    change_error: float,
-    order: int,
-) -> float:
+def sketch_ratio(step: float, here: float, there: float, between: float, errors: Vector, order: int) -> float:
     """Return an upper bound of lambda_i / psi_i, from the products of z, z' and z' - z and how far they are off."""
-    b = step * (abs(here) + error)
-    other = step * (abs(there) + other_error)
-    change = step * (abs(between) + change_error)
+    b = step * (abs(here) + errors[0])
+    other = step * (abs(there) + errors[1])
+    change = step * (abs(between) + errors[2])
     far = max(b, other)
     power = far**order
     return SLACK * min(b ** (order + 1) + other ** (order + 1), (order + 1) * power * change)

@@ -1,19 +1,19 @@
 """Why a posterior has no mode that a search could find, said in terms of the user's rows and columns."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
 from tallbayes.errors import NoModeError
 from tallbayes.families.curve import coefficients, jet
-from tallbayes.models import Model
-from tallbayes.sources.rows import Rows, dot_row, entry
+from tallbayes.models.base import Model
+from tallbayes.models import passes
+from tallbayes.sources.base import Block
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-BLOCK = 65536
-"""Rows looked at together."""
 UNRESOLVED = 1e-10
 """A Newton step so short beside the coefficients themselves is made of rounding."""
 
@@ -31,30 +31,13 @@ def failed_search(model: Model, what_happened: str, theta: Vector, step: Vector)
 
 def _steepest_row(model: Model, theta: Vector) -> str:
     """Describe the row that pulls hardest: a response, offset or weight out of all proportion shows there."""
-    if not model.linear:
+    if not model.predictors.linear:
         return ""
-    rows = model.source.rows
-    i, predictor = _find_steepest(rows, model.family.curve, theta)
+    row = model.source.reduce(passes.steepest_row, model.rows, model.predictors, theta)
     return (
-        f"The row that pulls hardest is {i}: response {rows.y[i]:.6g}, predictor {predictor:.3g} (offset "
-        f"{entry(rows.offset, i):.3g}), weight {entry(rows.weight, i):.3g}. "
+        f"The row that pulls hardest is {row.row}: response {row.response:.6g}, predictor {row.predictor:.3g} (offset "
+        f"{row.offset:.3g}), weight {row.weight:.3g}. "
     )
-
-
-@compiled
-def _find_steepest(rows: Rows, curve: object, theta: Vector) -> tuple[int, float]:
-    """Return the row with the steepest potential at theta, not a number counting as steepest; and its predictor."""
-    X, y, weight, offset = rows
-    best, steepest, predictor = 0, -1.0, 0.0
-    for i in range(X.shape[0]):
-        m, s, c, l, piece = coefficients(curve, y[i])
-        eta = dot_row(X, i, theta) + entry(offset, i)
-        pull = abs(entry(weight, i) * (m * s * jet(curve, s * eta + c, piece)[0] + l))
-        if not pull <= steepest:
-            best, steepest, predictor = i, pull, eta
-        if np.isnan(pull):
-            break
-    return best, predictor
 
 
 def _involved(model: Model, direction: Vector, weight: Vector) -> str:
@@ -91,12 +74,12 @@ def refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
 
 def refuse_recession(model: Model, step: Vector) -> None:
     """Raise if the potential of no row ever rises along a Newton step: separated classes."""
-    if not model.family.convex or np.any(step[model.coefficient_priors.proper] != 0.0):
+    if not model.predictors.linear or not model.family.convex or np.any(step[model.coefficient_priors.proper] != 0.0):
         return
     if not _recedes(model, step):
         return
     # Leave out what the separation does not need, so that the message names few columns.
-    size = np.array([np.max(np.abs(model.source.rows.X[:, j])) for j in range(model.d)])
+    size = model.profile.largest
     for j in np.argsort(np.abs(step) * size):
         shorter = np.where(np.arange(model.d) == j, 0.0, step)
         if _recedes(model, shorter):
@@ -114,24 +97,28 @@ def _recedes(model: Model, step: Vector) -> bool:
     For a convex g the slope of row i far along v = -step is (s g'(+-inf) + l) x_i . v, with the sign of
     s x_i . v; if it is nowhere positive the potential falls, or stays, for ever.
     """
-    rows, curve = model.source.rows, model.family.curve
-    # Almost always some row rises by a good part of what any could: then there is no need to look at the rest.
-    most = float(np.abs(step) @ model.source.largest)
-    ends = {p: (jet(curve, -np.inf, p)[0], jet(curve, np.inf, p)[0]) for p in model.family.pieces}
+    # Almost always some row rises by a good part of what any could: then there is no need for the rest of the rows.
+    most = float(np.abs(step) @ model.profile.largest)
     largest = highest = 0.0
-    for first in range(0, model.n, BLOCK):
-        part = slice(first, first + BLOCK)
-        change = -(rows.X[part] @ step)
-        if rows.weight.size > 1:
-            change[rows.weight[part] == 0.0] = 0.0
-        m, s, _, l, piece = coefficients(curve, rows.y[part])
-        far = np.zeros(change.shape)
-        for p, (falling, rising) in ends.items():
-            far = np.where(piece == p, np.where(s * change > 0.0, rising, falling), far)
-        moving = change != 0.0
-        rise = np.broadcast_to(m * s * far + l, change.shape)[moving] * change[moving]
-        largest = max(largest, float(np.max(np.abs(change))))
-        highest = max(highest, float(np.max(rise, initial=0.0)))
+    for block in model.source.blocks():
+        change, rise = _rises(block.converted(), model.family, step)
+        largest, highest = max(largest, change), max(highest, rise)
         if highest > 1e-6 * most and most > 0.0:
             return False
     return largest >= 1e-3 and highest <= 1e-6 * largest
+
+
+def _rises(block: Block, family: Any, step: Vector) -> tuple[float, float]:
+    """Return the largest change of a predictor along -step, and the steepest rise of a potential far along it."""
+    curve = family.curve
+    change = -(block.X @ step)
+    if block.weight.size > 1:
+        change[block.weight == 0.0] = 0.0
+    m, s, _, l, piece = coefficients(curve, block.responses[:, 0])
+    far = np.zeros(change.shape)
+    for p in family.pieces:
+        falling, rising = jet(curve, -np.inf, p)[0], jet(curve, np.inf, p)[0]
+        far = np.where(piece == p, np.where(s * change > 0.0, rising, falling), far)
+    moving = change != 0.0
+    rise = np.broadcast_to(m * s * far + l, change.shape)[moving] * change[moving]
+    return float(np.max(np.abs(change))), float(np.max(rise, initial=0.0))

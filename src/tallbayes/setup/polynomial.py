@@ -12,6 +12,7 @@ Matrix = NDArray[np.float64]
 
 
 LANES = 8
+"""Running sums side by side in an evaluation at one point."""
 WIDTH = 64
 """Columns that are evaluated together."""
 
@@ -19,8 +20,8 @@ WIDTH = 64
 class Polynomial(NamedTuple):
     r"""p(z) = linear . z + isotropic / 2 |z|^2 + z' quadratic z / 2 + cubic(z).
 
-    Parts that are identically zero are skipped. The cubic is packed: entry (i, j, k), i >= j >= k, holds the
-    coefficient of z_i z_j z_k.
+    Quadratic and cubic parts that are identically zero are empty. The cubic is packed: entry (i, j, k), i >= j >= k,
+    holds the coefficient of z_i z_j z_k.
     """
 
     linear: Vector
@@ -29,77 +30,56 @@ class Polynomial(NamedTuple):
     cubic: Vector
     padded: Vector
     """The cubic once more, every row (i, j) padded with zeros to a multiple of LANES, for one z at a time."""
-    has_linear: bool
-    has_quadratic: bool
-    has_cubic: bool
-    is_zero: bool
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it vanishes everywhere."""
+        return self.isotropic == 0.0 and not (np.any(self.linear) or self.quadratic.size or self.cubic.size)
 
 
 def polynomial(
     linear: Vector, isotropic: float = 0.0, quadratic: Matrix | None = None, cubic: Vector | None = None
 ) -> Polynomial:
-    """Return a polynomial from its parts; parts left out, or exactly zero, are marked as absent."""
+    """Return a polynomial from its parts; parts left out, or exactly zero, are absent."""
     d = linear.size
-    matrix = np.zeros((d, d)) if quadratic is None else np.ascontiguousarray(quadratic)
-    packed = np.zeros(0) if cubic is None else cubic
-    has = bool(np.any(linear)), bool(np.any(matrix)), bool(np.any(packed))
-    zero = isotropic == 0.0 and not any(has)
-    padded = _padded(packed, d) if has[2] else np.zeros(0)
-    return Polynomial(np.ascontiguousarray(linear), isotropic, matrix, packed, padded, *has, zero)
+    matrix = np.zeros((0, 0)) if quadratic is None or not np.any(quadratic) else np.ascontiguousarray(quadratic)
+    packed = np.zeros(0) if cubic is None or not np.any(cubic) else np.ascontiguousarray(cubic)
+    padded = _padded(packed, d) if packed.size else packed
+    return Polynomial(np.ascontiguousarray(linear), float(isotropic), matrix, packed, padded)
 
 
 def _padded(packed: Vector, d: int) -> Vector:
-    rows, at = [], 0
-    for i in range(d):
-        for j in range(i + 1):
-            row = np.zeros(-(-(j + 1) // LANES) * LANES)
-            row[: j + 1] = packed[at : at + j + 1]
-            rows.append(row)
-            at += j + 1
-    return np.concatenate(rows)
+    lengths = np.concatenate([np.arange(1, i + 2) for i in range(d)])
+    room = -(-lengths // LANES) * LANES
+    starts = np.cumsum(room) - room
+    at = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(packed.size)
+    padded = np.zeros(int(np.sum(room)))
+    padded[at] = packed
+    return padded
 
 
-@compiled
-def evaluate(p: Polynomial, z: Vector) -> float:
-    """Return p(z)."""
-    linear, isotropic, quadratic, _, padded, has_linear, has_quadratic, has_cubic, _ = p
-    scratch = np.zeros(z.size + LANES)
-    return evaluate_parts(linear, isotropic, quadratic, padded, has_linear, has_quadratic, has_cubic, z, scratch)
-
-
-@compiled
-def evaluate_columns(p: Polynomial, z: Matrix, values: Vector) -> None:
-    """Put p of every column of z into values; there are WIDTH columns, along which the inner loops use SIMD."""
-    d = z.shape[0]
-    linear, quadratic = p.linear, p.quadratic
-    values[:] = 0.0
-    if p.is_zero:
-        return
-    inner = np.empty(WIDTH)
-    if p.has_linear:
-        for j in range(d):
-            for b in range(WIDTH):
-                values[b] += linear[j] * z[j, b]
-    if p.isotropic != 0.0:
-        half = 0.5 * p.isotropic
-        for j in range(d):
-            for b in range(WIDTH):
-                values[b] += half * z[j, b] * z[j, b]
-    if p.has_quadratic:
-        for i in range(d):
-            inner[:] = 0.0
-            for j in range(d):
-                for b in range(WIDTH):
-                    inner[b] += quadratic[i, j] * z[j, b]
-            for b in range(WIDTH):
-                values[b] += 0.5 * z[i, b] * inner[b]
-    if p.has_cubic:
-        _add_cubic(p.cubic, z, inner, values)
+def evaluate(p: Polynomial, z: Matrix) -> Vector:
+    """Return p at the points in the lines of z."""
+    values = z @ p.linear + 0.5 * p.isotropic * np.einsum("bi,bi->b", z, z)
+    if p.quadratic.size:
+        values += 0.5 * np.einsum("bi,ij,bj->b", z, p.quadratic, z, optimize=True)
+    if p.cubic.size:
+        for first in range(0, z.shape[0], WIDTH):
+            some = np.zeros((z.shape[1], WIDTH))
+            count = min(WIDTH, z.shape[0] - first)
+            some[:, :count] = z[first : first + count].T
+            total = np.zeros(WIDTH)
+            add_cubic(p.cubic, some, np.empty(WIDTH), total)
+            values[first : first + count] += total[:count]
+    return np.asarray(values)
 
 
 @compiled_sum
-def _add_cubic(cubic: Vector, z: Matrix, inner: Vector, values: Vector) -> None:
-    """Add the packed cubic of every column of z to values, four coefficients at a time; inner is scratch space."""
+def add_cubic(cubic: Vector, z: Matrix, inner: Vector, values: Vector) -> None:
+    """Add the packed cubic of every column of z to values, four coefficients at a time; inner is scratch space.
+
+    There are WIDTH columns, along which the inner loops use SIMD.
+    """
     at = 0
     for i in range(z.shape[0]):
         for j in range(i + 1):
@@ -122,38 +102,24 @@ def _add_cubic(cubic: Vector, z: Matrix, inner: Vector, values: Vector) -> None:
 
 
 @compiled
-def evaluate_parts(
-    linear: Vector,
-    isotropic: float,
-    quadratic: Matrix,
-    padded: Vector,
-    has_linear: bool,
-    has_quadratic: bool,
-    has_cubic: bool,
-    z: Vector,
-    scratch: Vector,
+def evaluate_one(
+    linear: Vector, isotropic: float, quadratic: Matrix, padded: Vector, z: Vector, scratch: Vector
 ) -> float:
-    """Return p(z) from the parts of p, without an allocation or a reference count, for use in a hot loop.
+    """Return p(z) without an allocation, for use in a loop.
 
     `scratch` has d + LANES entries, the last LANES of them zero.
     """
     d = z.size
     total = 0.0
-    if has_linear:
-        for j in range(d):
-            total += linear[j] * z[j]
-    if isotropic != 0.0:
-        square = 0.0
-        for j in range(d):
-            square += z[j] * z[j]
-        total += 0.5 * isotropic * square
-    if has_quadratic:
+    for j in range(d):
+        total += linear[j] * z[j] + 0.5 * isotropic * z[j] * z[j]
+    if quadratic.size > 0:
         for i in range(d):
             inner = 0.0
             for j in range(d):
                 inner += quadratic[i, j] * z[j]
             total += 0.5 * z[i] * inner
-    if has_cubic:
+    if padded.size > 0:
         for j in range(d):
             scratch[j] = z[j]
         at = 0
@@ -225,6 +191,10 @@ def packed_size(d: int) -> int:
 
 
 def subtract(p: Polynomial, q: Polynomial) -> Polynomial:
-    """Return p - q, where q has no cubic part; parts that cancel are marked as absent."""
-    cubic = p.cubic if p.has_cubic else None
-    return polynomial(p.linear - q.linear, p.isotropic - q.isotropic, p.quadratic - q.quadratic, cubic)
+    """Return p - q, where q has no cubic part; parts that cancel are absent."""
+    d = p.linear.size
+    quadratic = np.zeros((d, d))
+    for sign, matrix in ((1.0, p.quadratic), (-1.0, q.quadratic)):
+        if matrix.size:
+            quadratic += sign * matrix
+    return polynomial(p.linear - q.linear, p.isotropic - q.isotropic, quadratic, p.cubic)

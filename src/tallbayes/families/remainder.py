@@ -89,9 +89,8 @@ def remainder(curve: Any, t: float, delta: float, k: int, piece: float) -> float
     return total
 
 
-@compiled
-def remainder_rounding(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
-    """Return a bound on the rounding error of `remainder`, given t and delta.
+def remainder_rounding(curve: Any, t: float, delta: float, piece: float) -> float:
+    """Return a bound on the rounding error of `remainder`, of any order, given t and delta; plain Python.
 
     The difference of m terms, each computed to a few units in the last place, is off by at most that many
     times the largest term; the quadrature is off by a few units of its own result, which is smaller.

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import NoModeError
-from tallbayes.models import Model
-from tallbayes.sources.arrays import ArraySource
-from tallbayes.surrogate.no_mode import failed_search, refuse_dependent_columns, refuse_recession
+from tallbayes.models.base import Model
+from tallbayes.models import passes
+from tallbayes.setup.no_mode import failed_search, refuse_dependent_columns, refuse_recession
+from tallbayes.sources.base import Source
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -22,8 +23,12 @@ LARGE, LARGE_TOLERANCE = 5_000_000, 0.05
 over the coefficients, serves as well, and the sampler is exact around every centre."""
 NEAR = 0.5
 """The same for a subsample, whose own mode is further than that from the one looked for."""
+SAFETY = 4.0
+"""By how much the error of a subsample's Hessian may exceed its typical size, sqrt(d / rows)."""
+CHEAP_PASSES = 4
+"""Passes for the gradient alone before the Hessian is computed in any case."""
 SUSPICIOUS = 12
-"""Newton steps on all rows after which a posterior without a mode is looked for; a mode takes 2 to 6."""
+"""Newton steps on all rows after which a posterior without a mode is suspected; a mode takes 2 to 6."""
 SHORT, STALLED = 1e-2, 0.5
 """Newton's steps that are so short shrink much faster than by such a factor, unless they are made of rounding."""
 LIMIT, PATIENCE = 100, 200_000_000
@@ -36,7 +41,7 @@ class Mode(NamedTuple):
 
     theta: Vector
     potential: float
-    """Minus log-likelihood minus log-prior."""
+    """The negative log posterior, up to a constant."""
     gradient: Vector
     hessian: Matrix
     passes: int
@@ -58,7 +63,7 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
     model : Model
         The model.
     threads : int or None
-        Threads for sums over rows; None takes every core.
+        Threads for sums over rows; defaults to every core.
 
     Returns
     -------
@@ -76,56 +81,87 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
 
 def _find_mode(model: Model, threads: int | None) -> Mode:
     source = model.source
+    passes_before = source.passes
     size = max(SUBSAMPLE, 100 * model.d)
-    theta = None
+    theta, rough = None, None
     while source.n > 4 * size:
         part = source.subsample(size)
         search = _Search(model, part, threads)
         search.exploring, search.ridge = True, model.holding_ridge(part)
         start = model.coefficient_priors.inside(model.starting_point(part)) if theta is None else theta
         theta = search.descend(start, tolerance=NEAR, limit=25).theta
+        rough = search
         size *= GROWTH
     search = _Search(model, source, threads)
     theta = model.coefficient_priors.inside(model.starting_point(source)) if theta is None else theta
     tolerance = TOLERANCE if source.n * model.d < LARGE else LARGE_TOLERANCE * np.sqrt(model.d)
+    if rough is not None and tolerance > TOLERANCE:
+        theta = search.approach(theta, rough, tolerance)
     limit = max(LIMIT, min(10 * LIMIT, PATIENCE // (source.n * model.d)))
     point = search.descend(theta, tolerance=tolerance, limit=limit)
     if _factor(point.hessian) is None:
         raise NoModeError(
-            "The search for the mode ended where the potential is flat but its Hessian is not positive definite: a "
-            "saddle, parameters of which the rows say nothing, or a potential of the wrong sign (it is minus the "
-            f"log-likelihood). {model.mode_advice}"
+            "The search for the mode ended where the negative log posterior is flat but its Hessian is not positive "
+            "definite: a saddle, parameters of which the rows say nothing, or a potential of the wrong sign (it is "
+            f"minus the log-likelihood). {model.mode_advice}"
         )
-    return Mode(point.theta, point.value, point.gradient, point.hessian, search.passes)
+    return Mode(point.theta, point.value, point.gradient, point.hessian, source.passes - passes_before)
 
 
 class _Search:
     """Damped Newton on one source of rows, with the model's prior."""
 
-    def __init__(self, model: Model, source: ArraySource, threads: int | None) -> None:
+    def __init__(self, model: Model, source: Source, threads: int | None) -> None:
         self.model = model
         self.source = source
         self.threads = threads
         self.exploring = False
         self.ridge = np.zeros(model.d)
-        self.passes = 0
+        self.likelihood_hessian = np.zeros((model.d, model.d))
 
     def evaluate(self, theta: Vector, *, majorise: bool = False) -> _Point:
-        """Return potential, gradient and Hessian of likelihood, prior and ridge at theta."""
-        self.passes += 1
-        value, gradient, hessian = self.source.derivatives(
-            self.model.family.curve, theta, majorise=majorise, threads=self.threads
+        """Return the negative log posterior, with the ridge, its gradient and its Hessian at theta."""
+        model = self.model
+        value, gradient, hessian = self.source.reduce(
+            passes.derivatives, model.rows, model.predictors, theta, majorise, threads=self.threads
         )
+        if not majorise:
+            self.likelihood_hessian = hessian
         at, slope, curvature = self.model.coefficient_priors.stand_in(theta)
         value += at + 0.5 * float(self.ridge @ theta**2)
         gradient = gradient + slope + self.ridge * theta
         return _Point(theta, value, gradient, hessian + np.diag(curvature + self.ridge))
 
+    def approach(self, theta: Vector, rough: "_Search", tolerance: float) -> Vector:
+        """Take Newton steps with the Hessian of a subsample, which needs passes for the gradient only.
+
+        The Hessian is off by some sqrt(d / rows) of itself, and a step leaves as much of the way to the mode.
+        """
+        model = self.model
+        share = np.sqrt(model.d / rough.source.n) * SAFETY
+        scale = self.source.n / rough.source.n
+        before = np.inf
+        for _ in range(CHEAP_PASSES):
+            _, gradient = self.source.reduce(
+                passes.slopes, model.rows, model.predictors, theta, threads=self.threads
+            )
+            _, slope, curvature = model.coefficient_priors.stand_in(theta)
+            factor = _factor(scale * rough.likelihood_hessian + np.diag(curvature))
+            if factor is None or not np.all(np.isfinite(gradient)):
+                break
+            step, length = _newton(factor, gradient + slope)
+            if not length < 0.5 * before:
+                break
+            theta, before = theta - step, length
+            if share * length < tolerance:
+                break
+        return theta
+
     def descend(self, theta: Vector, *, tolerance: float, limit: int) -> _Point:
         """Take damped Newton steps until the next one is shorter than the tolerance, or made of rounding."""
         exploring = self.exploring
         point = self.evaluate(theta)
-        if not exploring and self.model.linear and np.all(np.isfinite(point.hessian)):
+        if not exploring and self.model.predictors.linear and np.all(np.isfinite(point.hessian)):
             refuse_dependent_columns(self.model, point.hessian)
         before, length_before = np.zeros_like(theta), np.inf
         for iteration in range(limit):
@@ -145,7 +181,7 @@ class _Search:
                 return point
             if lower is None:
                 raise failed_search(
-                    self.model, "No mode was found: no step lowers the potential.", point.theta, step
+                    self.model, "No mode was found: no step lowers the negative log posterior.", point.theta, step
                 )
             point = lower
         if exploring:
@@ -159,9 +195,9 @@ class _Search:
     def _refuse_endless(self, theta: Vector, step: Vector, before: Vector) -> None:
         """Raise if steps do not get shorter although the potential has become flat: Newton's do at a mode."""
         long = np.linalg.norm(step) > 1e-6 * np.linalg.norm(theta)  # and not made of rounding
-        if not self.model.linear and long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
+        if not self.model.predictors.linear and long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
             raise NoModeError(
-                "No mode was found: the potential falls ever more slowly but without end, so under a flat prior "
+                "No mode was found: the negative log posterior falls ever more slowly but without end, so under a flat prior "
                 f"the posterior may not exist. {self.model.mode_advice}"
             )
 
@@ -176,9 +212,7 @@ class _Search:
         damping = 0.0
         while (root := _factor(hessian, damping)) is None:
             damping = max(10.0 * damping, 1e-10)
-        scale, lower = root
-        white = np.linalg.solve(lower, point.gradient / scale)
-        return np.linalg.solve(lower.T, white) / scale, float(np.linalg.norm(white))
+        return _newton(root, point.gradient)
 
     def _damped(self, point: _Point, step: Vector, length: float) -> _Point | None:
         """Shorten the step until the potential falls (within reach of rounding, take it whole), or return None.
@@ -193,6 +227,13 @@ class _Search:
                 return trial
             size *= 0.5 if np.isfinite(trial.value) else 0.1
         return None
+
+
+def _newton(root: tuple[Vector, Matrix], gradient: Vector) -> tuple[Vector, float]:
+    """Return the Newton step from a factor of the Hessian, and its length in posterior standard deviations."""
+    scale, lower = root
+    white = np.linalg.solve(lower, gradient / scale)
+    return np.linalg.solve(lower.T, white) / scale, float(np.linalg.norm(white))
 
 
 def _factor(hessian: Matrix, damping: float = 0.0) -> tuple[Vector, Matrix] | None:

@@ -7,7 +7,7 @@ arguments. r_i is what the expansion of order k leaves of row i's potential.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,20 @@ from numpy.typing import NDArray
 from tallbayes.checks import is_number
 from tallbayes.compiled import compiled
 from tallbayes.errors import InputError
-from tallbayes.models import Model
-from tallbayes.surrogate.alias import WHOLE
-from tallbayes.surrogate.expansion import Whitening
+from tallbayes.models.base import Model
+from tallbayes.models import passes
+from tallbayes.setup.metric import Metric
+from tallbayes.sources.alias import WHOLE
+from tallbayes.sources.base import RANDOM_ACCESS
+from tallbayes.sources.supply import Drawing
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
 SHRINKINGS = 12
-"""How often the radius of a local bound is halved in search of one that holds for every row."""
+"""How often the radius of a local bound is halved in search of one that holds for every row: from some ten standard
+deviations to a few thousandths of one, where nothing is left to be thinned."""
 
 
 class Bound(NamedTuple):
@@ -44,13 +48,12 @@ class Bound(NamedTuple):
     """R: pairs with phi Psi >= R take a plain Metropolis-Hastings step on all rows."""
 
 
-class RowBounds(NamedTuple):
-    """The bound of every row, and where it holds."""
+class AllBounds(NamedTuple):
+    """The bounds of all rows: their sums, where they hold, and how to draw rows in proportion to them."""
 
-    psi: Vector
-    shares: NDArray[np.float32]
-    """How much of psi_i a remainder can use by rising, and by falling; one line for all rows, or one for each."""
+    sums: passes.BoundSums
     radius: float
+    drawing: Drawing
 
 
 @dataclass(frozen=True)
@@ -67,16 +70,14 @@ class Global:
     :math:`K_i = w_i \sup |U_i'| \, \|x_i\|_2` ((P), eq:lipschitz-bounds).
     """
 
-    def row_bounds(
-        self, model: Model, whitening: Whitening, order: int, *, threads: int | None = None
-    ) -> RowBounds:
-        """Return psi, which holds everywhere.
+    def of_rows(self, model: Model, metric: Metric, order: int, *, threads: int | None = None) -> AllBounds:
+        """Return the bounds of all rows, which hold everywhere, in one pass.
 
         Parameters
         ----------
         model : Model
             The model.
-        whitening : Whitening
+        metric : Metric
             Not used: this bound lives in the coordinates of the data.
         order : int
             Order of the expansion, 0 to 3.
@@ -85,11 +86,15 @@ class Global:
 
         Returns
         -------
-        RowBounds
-            One number for each row, and an infinite radius.
+        AllBounds
+            Sums, an infinite radius, and how to draw rows.
         """
-        psi = model.global_bounds(order + 1, threads)
-        return RowBounds(psi, WHOLE, math.inf)
+        model.refuse_bounds(order + 1, local=False)
+        return _summed(model, *self.part(model, metric, order, math.inf), 1, math.inf, threads)
+
+    def part(self, model: Model, metric: Metric, order: int, radius: float) -> tuple[Any, tuple[Any, ...]]:
+        """Return the function that bounds the rows of a block, and what it takes beside the block."""
+        return passes.global_bounds, (model.rows, order + 1)
 
     @property
     def local(self) -> bool:
@@ -112,7 +117,7 @@ class Local:
     Parameters
     ----------
     radius : float or None
-        rho, in posterior standard deviations; None lets it be chosen.
+        rho, in posterior standard deviations; chosen by the planner by default.
     """
 
     radius: float | None = None
@@ -121,16 +126,14 @@ class Local:
         if self.radius is not None and not (is_number(self.radius) and self.radius > 0.0):
             raise InputError(f"Local: radius={self.radius!r} must be positive, or None to have it chosen.")
 
-    def row_bounds(
-        self, model: Model, whitening: Whitening, order: int, *, threads: int | None = None
-    ) -> RowBounds:
-        """Return psi and the radius within which it holds.
+    def of_rows(self, model: Model, metric: Metric, order: int, *, threads: int | None = None) -> AllBounds:
+        """Return the bounds of all rows and the radius within which they hold, in one pass, or a few.
 
         Parameters
         ----------
         model : Model
             The model.
-        whitening : Whitening
+        metric : Metric
             Coordinates in which the ball lives.
         order : int
             Order of the expansion, 0 to 3.
@@ -139,23 +142,43 @@ class Local:
 
         Returns
         -------
-        RowBounds
-            One number for each row, and the radius.
+        AllBounds
+            Sums, the radius, and how to draw rows.
         """
+        model.refuse_bounds(order + 1, local=True)
         radius = float(self.radius) if self.radius is not None else default_radius(model.n, model.d)
+        lines = 1 if order % 2 == 0 else model.n
         # A smaller ball helps where a row's interval leaves what is proved of the family, or what a float holds.
         for _ in range(SHRINKINGS):
-            psi, shares = model.local_bounds(order + 1, whitening.centre, whitening.inverse_root, radius, threads)
-            if np.all(np.isfinite(psi)):
-                return RowBounds(psi, shares, radius)
+            found = _summed(model, *self.part(model, metric, order, radius), lines, radius, threads)
+            if math.isfinite(found.sums.total):
+                return found
             radius /= 2.0
         # No bound at all: a ball of nothing makes every step a full-data step, which is exact.
-        return RowBounds(np.zeros(model.n), WHOLE, 1e-300)
+        nothing = Drawing(found.drawing.part, found.drawing.arguments, np.zeros(model.n), WHOLE)
+        return AllBounds(passes.BoundSums(0.0, 0.0, 0.0), 1e-300, nothing)
+
+    def part(self, model: Model, metric: Metric, order: int, radius: float) -> tuple[Any, tuple[Any, ...]]:
+        """Return the function that bounds the rows of a block, and what it takes beside the block."""
+        arguments = model.rows, model.predictors, metric.centre, metric.inverse_root, radius, order + 1
+        return passes.local_bounds, arguments
 
     @property
     def local(self) -> bool:
         """Whether the bound is measured in whitened coordinates."""
         return True
+
+
+def _summed(
+    model: Model, part: Any, arguments: tuple[Any, ...], lines: int, radius: float, threads: int | None
+) -> AllBounds:
+    """Sum a function that bounds the rows of a block, and keep the bounds where rows can be drawn at any time."""
+    tables = None
+    if RANDOM_ACCESS in model.source.offers:
+        tables = passes.BoundTables(np.empty(model.n), np.ones((lines, 2), dtype=np.float32))
+    sums = model.source.reduce(passes.sum_bounds, part, arguments, tables, threads=threads)
+    psi, shares = (None, WHOLE) if tables is None else tables
+    return AllBounds(passes.BoundSums(*sums), radius, Drawing(part, arguments, psi, shares))
 
 
 def gaussian_radius(d: int, outside: float) -> float:
@@ -186,67 +209,18 @@ def shift(whitening: Matrix, z: Vector, out: Vector) -> None:
 
 
 @compiled
-def distance_from_centre(bound: Bound, whitening: Matrix, z: Vector) -> float:
+def distance_from_centre(local: bool, whitening: Matrix, z: Vector) -> float:
     """Return the norm that the bound is a function of: |z|_2 if local, else |theta - centre|_1."""
-    d = z.size
     total = 0.0
-    if bound.local:
-        for j in range(d):
-            total += z[j] * z[j]
-        return np.sqrt(total)
-    for i in range(d):
-        component = 0.0
-        for j in range(i, d):
-            component += whitening[i, j] * z[j]
-        total += abs(component)
-    return total
-
-
-@compiled
-def distances_of_columns(bound: Bound, whitening: Matrix, z: Matrix, distances: Vector) -> None:
-    """Put the distance from the centre of every column of z into distances."""
-    d, count = z.shape
-    distances[:] = 0.0
-    if bound.local:
-        for j in range(d):
-            for b in range(count):
-                distances[b] += z[j, b] * z[j, b]
-        for b in range(count):
-            distances[b] = np.sqrt(distances[b])
-        return
-    component = np.empty(count)
-    for i in range(d):
-        component[:] = 0.0
-        for j in range(i, d):
-            for b in range(count):
-                component[b] += whitening[i, j] * z[j, b]
-        for b in range(count):
-            distances[b] += abs(component[b])
-
-
-@compiled
-def step_length(bound: Bound, whitening: Matrix, z: Vector, other: Vector) -> float:
-    """Return |z' - z|_2 if the bound is local, else |theta' - theta|_2."""
-    d = z.size
-    total = 0.0
-    for i in range(d):
-        component = 0.0
-        if bound.local:
-            component = other[i] - z[i]
+    for i in range(z.size):
+        if local:
+            total += z[i] * z[i]
         else:
-            for j in range(i, d):
-                component += whitening[i, j] * (other[j] - z[j])
-        total += component * component
-    return np.sqrt(total)
-
-
-@compiled
-def state_factor(
-    bound: Bound, whitening: Matrix, z: Vector, distance: float, other: Vector, other_distance: float
-) -> float:
-    """Return phi(z, z'), symmetric in its arguments; infinite where the bound does not hold."""
-    before, after, between = event_factors(bound, whitening, z, distance, other, other_distance)
-    return before + after + between
+            component = 0.0
+            for j in range(i, z.size):
+                component += whitening[i, j] * z[j]
+            total += abs(component)
+    return np.sqrt(total) if local else total
 
 
 @compiled
@@ -255,18 +229,29 @@ def event_factors(
 ) -> tuple[float, float, float]:
     """Return the parts of phi: what falls from z and rises to z' can use, or else the step as a whole.
 
-    Either the third is zero, or the first two are; the paper's bound does not tell them apart.
+    Either the third is zero, or the first two are; the paper's bound does not tell them apart. Their sum, phi, is
+    symmetric in the two states, and infinite where the bound does not hold.
     """
     k = bound.order
     far = max(distance, other_distance)
     if far > bound.radius:
         return 0.0, 0.0, np.inf
-    if k == 0:
-        return 0.0, 0.0, step_length(bound, whitening, z, other)
     before, after = distance ** (k + 1), other_distance ** (k + 1)
-    if not bound.local:
+    if k > 0 and not bound.local:
         return 0.0, 0.0, before + after
-    between = (k + 1) * far**k * step_length(bound, whitening, z, other)
+    length = 0.0  # |z' - z|_2 if the bound is local, else |theta' - theta|_2
+    for i in range(z.size):
+        component = 0.0
+        if bound.local:
+            component = other[i] - z[i]
+        else:
+            for j in range(i, z.size):
+                component += whitening[i, j] * (other[j] - z[j])
+        length += component * component
+    length = np.sqrt(length)
+    if k == 0:
+        return 0.0, 0.0, length
+    between = (k + 1) * far**k * length
     if between < before + after:
         return 0.0, 0.0, between
     return before, after, 0.0

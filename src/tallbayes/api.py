@@ -1,0 +1,161 @@
+"""The two questions a user asks of a model: what would happen, and what is its posterior."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallbayes.compiled import silence
+from tallbayes.errors import InputError
+from tallbayes.kernels import Kernel
+from tallbayes.models.base import Model
+from tallbayes.plan.choose import choose
+from tallbayes.plan.explain import Explanation, describe
+from tallbayes.results.mixing import warn_of_slow_mixing
+from tallbayes.results.tree import build_tree
+from tallbayes.run.chain import Chain, room_for
+from tallbayes.run.progress import choose_progress
+from tallbayes.run.sampler import run_chains
+from tallbayes.sources.threads import available_threads
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+def explain(
+    model: Model,
+    kernel: Kernel | None = None,
+    *,
+    draws: int = 1000,
+    chains: int = 4,
+    threads: int | None = None,
+) -> Explanation:
+    """Say what `tallbayes.sample` would do with the same arguments.
+
+    Takes the passes over the rows that `sample` needs before its first draw, and makes a few hundred steps. The model
+    keeps what was found, so a `sample` that follows takes none of them again.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    kernel : Kernel or None
+        What to fix; everything is chosen by default.
+    draws : int
+        Draws to keep from each chain.
+    chains : int
+        Number of chains.
+    threads : int or None
+        Threads for passes over the rows; defaults to every core.
+
+    Returns
+    -------
+    Explanation
+        Order, radius, passes, expected rows per draw, acceptance, full passes, memory, speed, alternatives.
+    """
+    _check("explain", model, kernel, {"draws": draws, "chains": chains, "threads": threads})
+    return describe(choose(model, kernel, draws * chains, threads=threads), draws, chains)
+
+
+def sample(
+    model: Model,
+    kernel: Kernel | None = None,
+    *,
+    draws: int = 1000,
+    chains: int = 4,
+    seed: int | None = None,
+    warmup: int | None = None,
+    progress: bool | None = None,
+    threads: int | None = None,
+    chunk: int | None = None,
+) -> "DataTree":
+    """Draw from the exact posterior of a model.
+
+    The same seed gives the same draws, whatever the number of threads and the size of chunks. Ctrl-C ends the
+    run early and returns what was drawn.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    kernel : Kernel or None
+        How to move, from `tallbayes.kernels`; chosen by default.
+    draws : int
+        Draws to keep from each chain, after warm-up.
+    chains : int
+        Number of independent chains.
+    seed : int or None
+        Seed of the run; defaults to a fresh one, which is in the result's attributes.
+    warmup : int or None
+        Steps each chain makes before it keeps draws; the kernel's own number by default.
+    progress : bool or None
+        False is silent, True always shows. Defaults to a live display in a terminal, and a line now and then
+        elsewhere.
+    threads : int or None
+        Threads to use; defaults to every core.
+    chunk : int or None
+        Steps between looks at the clock and the keyboard; by default as many as take a moment.
+
+    Returns
+    -------
+    xarray.DataTree
+        ``posterior["beta"]`` (chain, draw, coefficient) and ``sample_stats``, in ArviZ's schema.
+
+    Raises
+    ------
+    ExactnessError
+        If a proved bound was found broken, so that the draws would not be exact.
+
+    Warns
+    -----
+    SlowMixingWarning
+        If some coefficient has fewer than 100 effective draws for each chain, and than a tenth of its draws.
+    """
+    counts = {"draws": draws, "chains": chains, "warmup": warmup, "threads": threads, "chunk": chunk}
+    _check("sample", model, kernel, counts)
+    seeds = _seed_sequence(seed)
+    display = choose_progress(progress)
+    with display, silence(progress is False):
+        started = time.perf_counter()
+        display.setting_up(model)
+        chosen = choose(model, kernel, draws * chains, threads=threads)
+        prepared = chosen.prepared
+        steps = prepared.warmup if warmup is None else warmup
+        kept = room_for(chains, draws, model.d)
+        children = enumerate(seeds.spawn(chains))
+        runs = [Chain(prepared, child, steps, kept, number, chunk) for number, child in children]
+        setup_seconds = time.perf_counter() - started
+        started = time.perf_counter()
+        interrupted = run_chains(runs, display, threads or available_threads())
+        sampling_seconds = time.perf_counter() - started
+    attributes: dict[str, Any] = {
+        "setup_seconds": setup_seconds,
+        "sampling_seconds": sampling_seconds,
+        "interrupted": int(interrupted),
+        "seed": str(seeds.entropy),
+    }
+    try:
+        tree = build_tree(chosen, runs, kept, attributes)
+    except KeyboardInterrupt:  # every draw is made: a late Ctrl-C must not lose them
+        tree = build_tree(chosen, runs, kept, attributes | {"interrupted": 1})
+    warn_of_slow_mixing(np.asarray(tree["posterior"]["beta"]), model.names)
+    return tree
+
+
+def _check(owner: str, model: Any, kernel: Any, counts: dict[str, int | None]) -> None:
+    """Raise unless the arguments are of their kinds."""
+    if not isinstance(model, Model):
+        raise InputError(f"{owner}: model is a {type(model).__name__}; expected a tb.Regression or tb.Factors.")
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise InputError(f"{owner}: kernel={kernel!r} was given; expected e.g. tb.kernels.ScalableMH(), or None.")
+    for name, value in counts.items():
+        least = 0 if name == "warmup" else 1
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if value is not None and not (whole and value >= least):
+            raise InputError(f"{owner}: {name}={value!r} must be a whole number, {least} or more.")
+
+
+def _seed_sequence(seed: int | None) -> np.random.SeedSequence:
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+        raise InputError(f"sample: seed={seed!r} must be a whole number, 0 or more, or None.")
+    return np.random.SeedSequence(None if seed is None else int(seed))

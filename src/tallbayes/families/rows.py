@@ -1,0 +1,230 @@
+r"""What compiled code and passes over rows need of a likelihood: three functions of rows, called by address.
+
+The potential of a row is a function of its q predictors eta = A_i theta and of its response. Everything else (the
+family, its parameters, the map from the response) is behind these functions, so no kernel and no pass is compiled
+for a family, and a family compiles three short functions.
+
+Arrays over rows have a row in each column: ``eta`` is q x rows. Derivatives are packed by order, and within an
+order by their indices a >= b >= c: ``packed_size(q, order)`` lines, U itself first.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from tallbayes.compiled import ByAddress, compiled
+from tallbayes.families.curve import coefficients, curve_of, jet, potential
+from tallbayes.families.ranges import derivative_range
+from tallbayes.families.remainder import remainder, remainder_rounding
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+_VECTOR = types.Array(types.float64, 1, "C")
+_MATRIX = types.Array(types.float64, 2, "C")
+JETS = types.void(_VECTOR, _MATRIX, _MATRIX, types.int64, types.boolean, _MATRIX)
+"""``jets(parameters, responses, eta, order, majorise, out)``: U and its derivatives up to an order. With
+``majorise``, second derivatives of a parabola that touches U and lies above it."""
+BOUNDS = types.void(
+    _VECTOR, _VECTOR, _MATRIX, _MATRIX, _MATRIX, types.float64, types.int64, _MATRIX
+)
+"""``bounds(parameters, critical, responses, eta, norms, radius, m, out)``: the largest rise (line 0) and fall (line 1)
+of the m-th derivative of U along any move of predictor j by at most norms[j], at any point within the box
+eta[j] +- radius norms[j]; the whole space if the radius is infinite."""
+REMAINDERS = types.void(_VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.int64, _VECTOR)
+"""``remainders(parameters, response, eta, old, new, order, out)``: what the expansion around eta leaves of one row at
+eta + old and at eta + new. At order 0 only their difference means anything."""
+
+
+def packed_size(q: int, order: int) -> int:
+    """Return how many different derivatives of order 0 to ``order`` a function of q variables has."""
+    return math.comb(q + order, order)
+
+
+class RowFunctions(NamedTuple):
+    """The three functions, by address; they compile when they are first called."""
+
+    jets: ByAddress
+    bounds: ByAddress | None
+    """None where bounds are the user's."""
+    remainders: ByAddress
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A likelihood as rows know it: the functions, and their parameters as plain numbers.
+
+    Parameters
+    ----------
+    curve : NamedTuple
+        The curve of `families/curve.py`.
+    critical_points : callable
+        Of the curve, by order of derivative.
+    """
+
+    curve: Any
+    critical_points: Callable[[int], Vector]
+
+    @property
+    def functions(self) -> RowFunctions:
+        """The functions of this kind of curve."""
+        return of_curve(type(self.curve))
+
+    @cached_property
+    def parameters(self) -> Vector:
+        """The curve's parameters, in order."""
+        return np.array(self.curve, dtype=np.float64)
+
+    def jets(self, responses: Matrix, eta: Matrix, order: int, *, majorise: bool = False) -> Matrix:
+        """Return U and its derivatives up to an order, packed, for rows in columns."""
+        out = np.empty((packed_size(eta.shape[0], order), eta.shape[1]))
+        call_jets(self.functions.jets.pointer, self.parameters, responses, eta, order, majorise, out)
+        return out
+
+    def bounds(self, responses: Matrix, eta: Matrix, norms: Matrix, radius: float, m: int) -> Matrix:
+        """Return the largest rise and fall of the m-th derivative within a box, for rows in columns."""
+        out = np.empty((2, eta.shape[1]))
+        critical = self.critical_points(m)
+        assert self.functions.bounds is not None
+        pointer = self.functions.bounds.pointer
+        call_bounds(pointer, self.parameters, critical, responses, eta, norms, radius, m, out)
+        return out
+
+    def remainders(self, responses: Matrix, eta: Matrix, old: Matrix, new: Matrix, order: int) -> Matrix:
+        """Return what the expansion leaves of each row at eta + old and at eta + new; rows in columns."""
+        out = np.empty((2, eta.shape[1]))
+        pointer = self.functions.remainders.pointer
+        call_remainders(pointer, self.parameters, responses, eta, old, new, order, out)
+        return out
+
+
+    def rounding(
+        self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
+    ) -> tuple[float, Callable[[float], float]]:
+        """Return how far rounding can be off in a row's two remainders, and how an error of its predictor counts.
+
+        The second is a function of the sum of absolute products that make up the predictor: by how much, relatively
+        and in units of rounding, derivatives move.
+        """
+        m, s, c, _, piece = coefficients(self.curve, float(response[0]))
+        t = float(s * eta[0] + c)
+        own = sum(remainder_rounding(self.curve, t, float(s * step[0]), piece) for step in (old, new))
+
+        def per_predictor(products: float) -> float:
+            return float((order + 2) * (abs(c) + abs(s) * products) / self.curve.reach)
+
+        return float(m * own), per_predictor
+
+    def global_bounds(self, X: Matrix, responses: Matrix, weight: Vector, m: int) -> Vector:
+        """Return the paper's constants: suprema over the whole line, largest |x_ij| (|x_i| for m = 1)."""
+        size = np.sqrt(np.einsum("ij,ij->i", X, X)) if m == 1 else np.max(np.abs(X), axis=1)
+        steepest = self.bounds(responses, np.zeros((1, size.size)), np.ascontiguousarray(size[None]), math.inf, m)
+        return np.asarray(weight * np.max(steepest, axis=0) / math.factorial(m))
+
+
+@cache
+def of_curve(kind: type) -> RowFunctions:
+    """Return the functions of rows that are w [m g(s eta + c) + l eta] of one predictor, without the weight w."""
+
+    def jets(parameters: Any, responses: Any, eta: Any, order: Any, majorise: Any, out: Any) -> None:
+        curve = curve_of(kind, parameters)
+        for r in range(eta.shape[1]):
+            m, s, c, l, piece = coefficients(curve, responses[r, 0])
+            t = s * eta[0, r] + c
+            g1, g2, g3, _ = jet(curve, t, piece)
+            if majorise and abs(t) > 1e-8:
+                g2 = g1 / t
+            out[0, r] = m * potential(curve, t, piece) + l * eta[0, r]
+            if order >= 1:
+                out[1, r] = m * s * g1 + l
+            if order >= 2:
+                out[2, r] = m * s * s * g2
+            if order >= 3:
+                out[3, r] = m * s * s * s * g3
+
+    def bounds(
+        parameters: Any, critical: Any, responses: Any, eta: Any, norms: Any, radius: Any, m: Any, out: Any
+    ) -> None:
+        curve = curve_of(kind, parameters)
+        for r in range(eta.shape[1]):
+            multiple, s, c, l, piece = coefficients(curve, responses[r, 0])
+            t = s * eta[0, r] + c
+            half = abs(s) * radius * norms[0, r] if radius < math.inf else math.inf
+            least, largest = derivative_range(curve, m, t - half, t + half, critical, piece)
+            power = multiple * s**m
+            rise, fall = power * largest, -power * least
+            if power < 0.0:
+                rise, fall = power * least, -power * largest
+            if m == 1:
+                rise, fall = rise + l, fall - l
+            size = norms[0, r] ** m
+            out[0, r] = max(0.0, rise) * size
+            out[1, r] = max(0.0, fall) * size
+
+    def remainders(
+        parameters: Any, response: Any, eta: Any, old: Any, new: Any, order: Any, out: Any
+    ) -> None:
+        curve = curve_of(kind, parameters)
+        m, s, c, l, piece = coefficients(curve, response[0])
+        t = s * eta[0] + c
+        out[0] = m * remainder(curve, t, s * old[0], order, piece)
+        out[1] = m * remainder(curve, t, s * new[0], order, piece)
+        if order == 0:
+            out[0] += l * old[0]
+            out[1] += l * new[0]
+
+    return RowFunctions(ByAddress(JETS, jets), ByAddress(BOUNDS, bounds), ByAddress(REMAINDERS, remainders))
+
+
+@compiled
+def call_jets(
+    jets: Any, parameters: Vector, responses: Matrix, eta: Matrix, order: int, majorise: bool, out: Matrix
+) -> None:
+    """Call the function by its address."""
+    jets(parameters, responses, eta, order, majorise, out)
+
+
+@compiled
+def call_bounds(
+    bounds: Any,
+    parameters: Vector,
+    critical: Vector,
+    responses: Matrix,
+    eta: Matrix,
+    norms: Matrix,
+    radius: float,
+    m: int,
+    out: Matrix,
+) -> None:
+    """Call the function by its address."""
+    bounds(parameters, critical, responses, eta, norms, radius, m, out)
+
+
+@compiled
+def call_remainders(
+    remainders: Any,
+    parameters: Vector,
+    responses: Matrix,
+    eta: Matrix,
+    old: Matrix,
+    new: Matrix,
+    order: int,
+    out: Matrix,
+) -> None:
+    """One row after the other: the function takes one, as a chain needs it."""
+    q = eta.shape[0]
+    at, before, after, pair = np.empty(q), np.empty(q), np.empty(q), np.empty(2)
+    for r in range(eta.shape[1]):
+        for p in range(q):
+            at[p] = eta[p, r]
+            before[p] = old[p, r]
+            after[p] = new[p, r]
+        remainders(parameters, responses[r], at, before, after, order, pair)
+        out[0, r] = pair[0]
+        out[1, r] = pair[1]

@@ -1,0 +1,129 @@
+"""The log acceptance ratio over all rows, which a chain asks for where it cannot thin.
+
+The source answers, in threads or wherever its rows are. Rows that are in memory and few are summed in the compiled
+loop itself: a pass over them takes less time than the way to the source and back.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled
+from tallbayes.kernels.scalable_mh_steps import run_chunk
+from tallbayes.kernels.state import ALL_ROWS, Draws, State
+from tallbayes.kernels.target import Target, prior_at
+from tallbayes.models.base import Model
+from tallbayes.proposals.affine import AffineProposal
+from tallbayes.models import passes
+from tallbayes.setup.bounds import shift
+from tallbayes.setup.exact_prior import evaluate_exact
+from tallbayes.setup.metric import Metric
+from tallbayes.setup.polynomial import evaluate_one
+from tallbayes.sources.arrays import ArraySource
+from tallbayes.sources.memory import load_row
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+TILE = 128
+"""Rows whose potentials are evaluated in one call."""
+
+
+def answer_from(model: Model, metric: Metric) -> Any:
+    """Return a function that puts the log ratio over all rows of a model into a chain's state."""
+
+    def answer(target: Target, state: State, threads: int | None) -> None:
+        now = state.numbers[0]
+        theta, other = metric.theta(state.z), metric.theta(state.proposed)
+        given = model.rows, model.predictors
+        with np.errstate(invalid="ignore"):
+            if np.isnan(now.potential):
+                change, there = model.source.reduce(
+                    passes.potential_change, *given, theta, other, threads=threads
+                )
+            else:
+                there = model.source.reduce(passes.potential, *given, other, threads=threads)
+                change = there - now.potential
+            now.answer = prior_at(target, state.z) - prior_at(target, state.proposed) - change
+        now.proposed_potential = there
+        now.rows = model.n
+        now.exposure += model.n
+        now.work += model.n
+
+    return answer
+
+
+def rows_are_at_hand(model: Model) -> bool:
+    """Return whether all rows are in memory and make up no more than one block."""
+    source = model.source
+    return model.predictors.linear and isinstance(source, ArraySource) and source.n <= source.block_rows
+
+
+@compiled
+def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: Matrix, row: Vector) -> float:
+    """Return the negative log-likelihood at theta."""
+    rows = target.rows
+    n, total = rows.responses.shape[0], 0.0
+    for first in range(0, n, TILE):
+        count = min(TILE, n - first)
+        for r in range(count):
+            load_row(rows.design, first + r, row)
+            at = rows.offset[min(first + r, rows.offset.size - 1)]
+            for j in range(row.size):
+                at += row[j] * theta[j]
+            eta[0, r] = at
+        jets(target.parameters, rows.responses[first : first + count], eta[:, :count].copy(), 0, False, out)
+        for r in range(count):
+            w = rows.weight[min(first + r, rows.weight.size - 1)]
+            if w != 0.0:
+                total += w * out[0, r]
+    return total
+
+
+@compiled
+def _prior(target: Target, z: Vector, scratch: Vector) -> float:
+    linear, isotropic, quadratic, _, padded = target.prior
+    facts, rows, constant, _ = target.exact
+    value = evaluate_one(linear, isotropic, quadratic, padded, z, scratch)
+    return value + evaluate_exact(facts, rows, constant, z) if facts.size > 0 else value
+
+
+@compiled
+def run_with_rows_at_hand(
+    target: Target,
+    move: AffineProposal,
+    state: State,
+    rng: Any,
+    draws: Draws,
+    budget: int,
+    surrogate_trials: Any,
+    thin: Any,
+    jets: Any,
+) -> tuple[int, int]:
+    """Run a chunk, and answer it here whenever it asks for all rows."""
+    now, d, n = state.numbers[0], state.z.size, target.rows.responses.shape[0]
+    eta, out, row, theta = np.empty((1, TILE)), np.empty((1, TILE)), np.empty(d), np.empty(d)
+    done = 0
+    while True:
+        rest = Draws(draws.z[done:], draws.accepted[done:], draws.rows_touched[done:], draws.full_pass[done:])
+        made, request = run_chunk(target, move, state, rng, rest, budget, surrogate_trials, thin)
+        done += made
+        if request != ALL_ROWS:
+            return done, request
+        for end in range(2):
+            if end == 0 and not np.isnan(now.potential):
+                continue
+            shift(target.whitening, state.proposed if end == 1 else state.z, theta)
+            for j in range(d):
+                theta[j] += target.centre[j]
+            found = _sum_potential(target, jets, theta, eta, out, row)
+            if end == 0:
+                now.potential = found
+            else:
+                now.proposed_potential = found
+        change = now.proposed_potential - now.potential
+        now.answer = _prior(target, state.z, state.padded) - _prior(target, state.proposed, state.padded) - change
+        now.rows = n
+        now.exposure += n
+        now.work += n

@@ -1,0 +1,41 @@
+"""About how many effective draws a chain has made: quick enough for rehearsals and for every run."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+FEWEST = 100
+"""Draws of a chain below which nothing can be said."""
+
+
+def effective_draws(draws: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return about how many effective draws of each coefficient there are, by the means of batches.
+
+    Batches of all chains are compared with the mean of all draws, so chains that disagree count as slow mixing too.
+
+    Parameters
+    ----------
+    draws : array
+        Chains x draws x coefficients.
+
+    Returns
+    -------
+    array
+        One number for each coefficient.
+    """
+    chains, length, d = draws.shape
+    size = math.isqrt(length)
+    count = length // size
+    batches = np.empty((chains, count, d))
+    middle, square = np.zeros(d), np.zeros(d)
+    for chain in range(chains):  # one chain at a time: no copy of all draws
+        batches[chain] = draws[chain, : count * size].reshape(count, size, d).mean(axis=1)
+        middle += draws[chain].mean(axis=0) / chains
+    for chain in range(chains):
+        for first in range(0, length, 65536):
+            square += np.sum((draws[chain, first : first + 65536] - middle) ** 2, axis=0)
+    between = batches.reshape(-1, d).var(axis=0, ddof=1)
+    spread = square / max(chains * length - 1, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(spread > 0.0, chains * count * spread / between, 0.0)

@@ -1,0 +1,108 @@
+"""Thinning trials that a sketch settles without reading the row; called by address, like the plain ones."""
+
+from typing import Any
+
+import numpy as np
+
+from tallbayes.compiled import ByAddress
+from tallbayes.kernels.state import SUSPECTS
+from tallbayes.kernels.target import FALL, RISE
+from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, kind_of, try_row
+from tallbayes.kernels.types import TRIALS
+from tallbayes.setup.bounds import event_factors, shift
+from tallbayes.setup.sketch import (
+    STEP_FACT,
+    one_sided_ratio,
+    sketch_error,
+    sketch_product,
+    sketch_products,
+    sketch_ratio,
+)
+from tallbayes.sources.alias import share_of, uniform_index
+from tallbayes.sources.prefetch import prefetch
+
+BATCH = 32
+"""Trials that are made together, so that waits for memory overlap."""
+
+
+def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
+    """Do as `thin` does, but read only rows that the sketch does not clear.
+
+    Events are drawn a batch at a time. A rejection drops the rest of its batch; what the clock then has beyond the
+    last event, or beyond the step if no event was left, is a fresh exponential.
+    """
+    now, z, proposed = state.numbers[0], state.z, state.proposed
+    codes, facts = target.sketch
+    table, whitening, bound = target.rows.table, target.whitening, target.bound
+    order, d, width = bound.order, z.size, codes.shape[1]
+    before, after, between = event_factors(
+        bound, whitening, z, now.distance, proposed, now.proposed_distance
+    )
+    points = np.zeros((3, width), dtype=np.float32)  # z, z' and z' - z
+    errors = np.zeros(3)
+    unit = sketch_error(d)
+    for j in range(d):
+        points[0, j] = z[j]
+        points[1, j] = proposed[j]
+        points[2, j] = proposed[j] - z[j]
+        errors[0] += unit * abs(z[j])
+        errors[1] += unit * abs(proposed[j])
+        errors[2] += unit * abs(proposed[j] - z[j])
+    batch, kinds = np.empty(BATCH, dtype=np.int64), np.empty(BATCH, dtype=np.int64)
+    uniforms, chances = np.empty(BATCH), np.empty(BATCH)
+    ready = False
+    while now.clock < now.pending:
+        if now.work >= budget or now.suspects + BATCH > SUSPECTS:
+            return UNFINISHED
+        count = 0
+        while count < BATCH and now.clock < now.pending:
+            now.pending -= now.clock
+            now.clock = rng.standard_exponential()
+            batch[count] = uniform_index(table.shape[0], rng)
+            prefetch(table, batch[count])
+            chances[count] = rng.random()
+            uniforms[count] = rng.random()
+            kinds[count] = kind_of(now.pending, bound.total, before, after)
+            count += 1
+        now.work += count
+        # Each loop asks for what the next one reads, and none has a branch that waits for memory.
+        for b in range(count):
+            first = batch[b]
+            batch[b] = first if chances[b] < table[first, 0] else np.int64(table[first, 1])
+            prefetch(facts, batch[b])
+        left = 0
+        for b in range(count):
+            share = share_of(facts, kinds[b], batch[b])
+            batch[left], kinds[left], uniforms[left], chances[left] = batch[b], kinds[b], uniforms[b], share
+            left += uniforms[b] < share
+        for b in range(left):
+            prefetch(codes, batch[b])
+        for b in range(left):
+            i = batch[b]
+            step = np.float64(facts[i, STEP_FACT])
+            if kinds[b] == RISE:
+                ratio = one_sided_ratio(step, sketch_product(codes, i, points[1]), errors[1], order) / after
+            elif kinds[b] == FALL:
+                ratio = one_sided_ratio(step, sketch_product(codes, i, points[0]), errors[0], order) / before
+            else:
+                here, there, across = sketch_products(codes, i, points)
+                ratio = sketch_ratio(step, here, there, across, errors, order) / between
+            now.exposure += min(1.0, ratio)
+            chances[b] *= ratio
+        for b in range(left):
+            if uniforms[b] >= chances[b]:
+                continue
+            if not ready:
+                shift(whitening, z, state.room[0, :d])
+                shift(whitening, proposed, state.room[1, :d])
+                ready = True
+            i, kind = batch[b], kinds[b]
+            factor = after if kind == RISE else before if kind == FALL else between
+            if try_row(target, state, i, kind, factor, share_of(facts, kind, i), uniforms[b]):
+                if count < BATCH:
+                    now.clock -= now.pending  # it was seen to outlast the step: only what is beyond is fresh
+                return REJECTED
+    return ACCEPTED
+
+
+thin_by_sketch = ByAddress(TRIALS, _thin_by_sketch)

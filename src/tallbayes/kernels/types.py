@@ -1,0 +1,56 @@
+"""Types of what compiled chains pass to functions that they call by address."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import typeof, types
+
+from tallbayes.families.rows import REMAINDERS
+from tallbayes.kernels.state import new_state
+from tallbayes.kernels.target import Target
+from tallbayes.proposals.affine import AffineProposal
+from tallbayes.setup.bounds import Bound
+from tallbayes.setup.exact_prior import ExactPrior
+from tallbayes.setup.polynomial import polynomial
+from tallbayes.setup.sketch import no_sketch
+from tallbayes.sources.supply import empty_rows
+
+
+@cache
+def _parts() -> dict[str, Any]:
+    """Return the types of target, move, state and random stream, from examples of them."""
+    vector, matrix = np.zeros(1), np.zeros((1, 1))
+    plain = polynomial(vector)
+    fields = {
+        "centre": vector,
+        "whitening": matrix,
+        "linear": True,
+        "surrogate": plain,
+        "prior": plain,
+        "exact": ExactPrior(np.zeros((0, 5)), np.zeros((0, 1)), 0.0, 0.0),
+        "bound": Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0),
+        "rows": empty_rows(),
+        "remainders": None,
+        "parameters": vector,
+        "sketch": no_sketch(),
+    }
+    kinds = [types.FunctionType(REMAINDERS) if value is None else typeof(value) for value in fields.values()]
+    return {
+        "target": types.NamedTuple(kinds, Target),
+        "move": typeof(AffineProposal(0.0, vector, 0.0, matrix)),
+        "state": typeof(new_state(vector)),
+        "stream": typeof(np.random.Generator(np.random.SFC64(0))),
+    }
+
+
+def TRIALS() -> Any:  # noqa: N802
+    """``trials(target, state, budget, rng)``: how the trials of a step end."""
+    kinds = _parts()
+    return types.int64(kinds["target"], kinds["state"], types.int64, kinds["stream"])
+
+
+def SURROGATE_TRIALS() -> Any:  # noqa: N802
+    """``surrogate_trials(target, move, state, rng)``: whether any was accepted."""
+    kinds = _parts()
+    return types.boolean(kinds["target"], kinds["move"], kinds["state"], kinds["stream"])

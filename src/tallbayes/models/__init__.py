@@ -1,0 +1,1 @@
+"""Models: rows, a likelihood and a prior, checked and ready to be sampled."""

@@ -1,0 +1,74 @@
+"""The contract of a model: what set-up and kernels need of it."""
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.models.predictors import Predictors
+from tallbayes.priors import CoefficientPriors, Prior
+from tallbayes.sources.base import Source
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+class Model(ABC):
+    """Rows, their likelihood as a function of predictors, a prior, and where to look for the mode."""
+
+    source: Source
+    names: list[str]
+    """Names of the parameters."""
+    prior: Prior
+    coefficient_priors: CoefficientPriors
+    family: Any
+    """What rows are, for people; says if their potential is ``convex``."""
+    rows: Any
+    """What rows are, for passes and compiled code (`families/rows.py`)."""
+    predictors: Predictors
+    """How parameters become the rows' predictors."""
+    profile: Any
+    """Facts about the columns, of regressions (`sources/profile.py`)."""
+    orders: tuple[int, ...]
+    """Orders of expansion that the planner considers, the highest first."""
+
+    @property
+    @abstractmethod
+    def mode_advice(self) -> str:
+        """What to try when the search for the mode fails."""
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.source.n
+
+    @property
+    def d(self) -> int:
+        """Number of parameters."""
+        return len(self.names)
+
+    @property
+    def has_local_bounds(self) -> bool:
+        """Whether rows can be bounded in a ball, in whitened coordinates."""
+        return self.predictors.linear
+
+    @abstractmethod
+    def starting_point(self, source: Source) -> Vector:
+        """Return where the search for the mode of these rows, in memory, starts."""
+
+    def holding_ridge(self, source: Source) -> Vector:
+        """Return precisions that keep the mode of a few rows finite; none by default."""
+        return np.zeros(self.d)
+
+    @abstractmethod
+    def refuse_bounds(self, m: int, *, local: bool) -> None:
+        """Raise if rows have no bounds of that kind on derivatives of order m."""
+
+    def part_of(self, source: Source) -> Self:
+        """Return the same model of some of its rows, for forecasts."""
+        part = copy.copy(self)
+        part.__dict__.pop("setup", None)
+        part.source = source
+        return part

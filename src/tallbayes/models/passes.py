@@ -1,0 +1,179 @@
+"""Sums over the rows of a block: what every pass of a set-up and every step on all rows is made of.
+
+Functions of a block and plain arguments, at the top level of the module: a source applies them to its blocks, here or
+elsewhere, and adds up what they return.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.models.predictors import Linear, Predictors
+from tallbayes.sources.alias import WHOLE
+from tallbayes.sources.base import Block
+from tallbayes.sources.supply import RowBounds
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+ROUNDED_UP = 1.000001
+"""Factor that makes a share safe in single precision."""
+
+
+def weighted(values: Matrix, weight: Vector) -> Matrix:
+    """Multiply the columns of an array by the rows' weights, in place; rows of weight 0 count as 0, even if infinite."""
+    if weight.size == 1 and weight[0] == 1.0:
+        return values
+    values *= weight
+    if weight.size > 1 and not np.all(weight):
+        values[:, weight == 0.0] = 0.0
+    return values
+
+
+def potential(block: Block, rows: Any, predictors: Predictors, theta: Vector) -> float:
+    """Return the negative log-likelihood at theta."""
+    return float(np.sum(weighted(rows.jets(block.responses, predictors.at(block, theta), 0), block.weight)))
+
+
+def potential_change(
+    block: Block, rows: Any, predictors: Predictors, theta: Vector, other: Vector
+) -> tuple[float, float]:
+    """Return the change of the negative log-likelihood from theta to other, row by row, and its value at other."""
+    after = weighted(rows.jets(block.responses, predictors.at(block, other), 0), block.weight)
+    before = weighted(rows.jets(block.responses, predictors.at(block, theta), 0), block.weight)
+    with np.errstate(invalid="ignore"):  # infinity less infinity is noticed by whoever asked
+        return float(np.sum(after - before)), float(np.sum(after))
+
+
+def slopes(block: Block, rows: Any, predictors: Predictors, theta: Vector) -> tuple[float, Vector]:
+    """Return the negative log-likelihood and its gradient at theta."""
+    jets = weighted(rows.jets(block.responses, predictors.at(block, theta), 1), block.weight)
+    return float(np.sum(jets[0])), predictors.gradient(block, jets[1:])
+
+
+def derivatives(
+    block: Block, rows: Any, predictors: Predictors, theta: Vector, majorise: bool = False
+) -> tuple[float, Vector, Matrix]:
+    """Return the negative log-likelihood, its gradient and its Hessian at theta."""
+    eta = predictors.at(block, theta)
+    jets = weighted(rows.jets(block.responses, eta, 2, majorise=majorise), block.weight)
+    second = 1 + eta.shape[0]
+    return (
+        float(np.sum(jets[0])),
+        predictors.gradient(block, jets[1:second]),
+        predictors.hessian(block, jets[second:]),
+    )
+
+
+def whitened_hessian(
+    block: Block, rows: Any, predictors: Predictors, centre: Vector, inverse_root: Matrix
+) -> Matrix:
+    """Return the Hessian in whitened coordinates, from whitened rows."""
+    eta = predictors.at(block, centre)
+    jets = weighted(rows.jets(block.responses, eta, 2), block.weight)
+    return predictors.hessian(block, jets[1 + eta.shape[0] :], inverse_root)
+
+
+def third_derivatives(block: Block, rows: Any, predictors: Linear, centre: Vector, inverse_root: Matrix) -> Vector:
+    """Return the third derivatives in whitened coordinates, entry (a, b, c) with a >= b >= c packed.
+
+    For each middle index b one matrix product has every a >= b and c <= b: no entry is computed twice.
+    """
+    jets = weighted(rows.jets(block.responses, predictors.at(block, centre), 3), block.weight)
+    white = predictors.whitened(block, inverse_root)
+    d = white.shape[1]
+    packed = np.empty(d * (d + 1) * (d + 2) // 6)
+    start = np.array([a * (a + 1) * (a + 2) // 6 for a in range(d)])  # where the entries (a, ., .) begin
+    pair = np.empty_like(white)
+    for b in range(d):
+        np.multiply(white[:, b:], (jets[3] * white[:, b])[:, None], out=pair[:, b:])
+        products = pair[:, b:].T @ white[:, : b + 1]
+        at = start[b:, None] + b * (b + 1) // 2 + np.arange(b + 1)
+        packed[at] = products
+    return packed
+
+
+def local_bounds(
+    block: Block, rows: Any, predictors: Predictors, centre: Vector, inverse_root: Matrix, radius: float, m: int
+) -> RowBounds:
+    r"""Return :math:`w_i \sup |U_i^{(m)}| a_i^m / m!`, the supremum over a ball, and what rises and falls use of it.
+
+    If m is even a remainder has the sign of the derivative, so it can use the supremum of the positive part by
+    rising, and that of the negative part by falling.
+    """
+    eta, norms = predictors.at(block, centre), predictors.norms(block, inverse_root)
+    steepest = rows.bounds(block.responses, eta, norms, radius, m)
+    size = np.max(steepest, axis=0)
+    with np.errstate(invalid="ignore"):  # a bound that is not a number is noticed, and the ball made smaller
+        psi = block.weight * size / math.factorial(m)
+    if m % 2 == 1:
+        return RowBounds(psi, WHOLE)
+    shares = np.ones((size.size, 2), dtype=np.float32)
+    usable = (size > 0.0) & np.isfinite(size)
+    shares[usable] = np.minimum(1.0, steepest[:, usable] / size[usable] * ROUNDED_UP).T
+    return RowBounds(psi, shares)
+
+
+def global_bounds(block: Block, rows: Any, m: int) -> RowBounds:
+    """Return the paper's constants of a block's rows."""
+    return RowBounds(rows.global_bounds(block.X, block.responses, block.weight, m), WHOLE)
+
+
+class BoundSums(NamedTuple):
+    """Sums of bounds over rows."""
+
+    total: float
+    """Psi, the sum of psi_i."""
+    rising: float
+    """Of Psi, what remainders can use by rising."""
+    falling: float
+    """Of Psi, what remainders can use by falling."""
+
+
+class BoundTables(NamedTuple):
+    """Where the bounds of all rows are kept, for sources whose rows can be drawn at any time."""
+
+    psi: Vector
+    shares: NDArray[np.float32]
+
+
+def sum_bounds(
+    block: Block, part: Callable[..., RowBounds], arguments: tuple[Any, ...], tables: BoundTables | None
+) -> tuple[float, float, float]:
+    """Return the sums of a block's bounds, after putting them into the tables, if there are any."""
+    psi, shares = part(block, *arguments)
+    if tables is not None:
+        rows = slice(block.first, block.first + block.count)
+        tables.psi[rows] = psi
+        if tables.shares.shape[0] > 1:
+            tables.shares[rows] = shares
+    used = psi @ shares if shares.shape[0] > 1 else np.sum(psi) * shares[0]
+    return float(np.sum(psi)), float(used[0]), float(used[1])
+
+
+def steepest_row(block: Block, rows: Any, predictors: Linear, theta: Vector) -> "Steepest":
+    """Return the row with the steepest potential at theta, one that is not a number counting as steepest."""
+    eta = predictors.at(block, theta)
+    pull = np.abs(weighted(rows.jets(block.responses, eta, 1), block.weight)[1])
+    at = int(np.argmax(np.where(np.isnan(pull), math.inf, pull)))
+    offset, weight = (float(v[min(at, v.size - 1)]) for v in (block.offset, block.weight))
+    size = math.inf if math.isnan(pull[at]) else float(pull[at])
+    return Steepest(size, block.first + at, float(block.responses[at, 0]), float(eta[0, at]), offset, weight)
+
+
+class Steepest(NamedTuple):
+    """The row that pulls hardest among some."""
+
+    pull: float
+    row: int
+    response: float
+    predictor: float
+    offset: float
+    weight: float
+
+    def merged(self, other: "Steepest") -> "Steepest":
+        """Return the one that pulls harder, the first of equals."""
+        return other if other.pull > self.pull else self

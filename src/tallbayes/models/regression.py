@@ -1,0 +1,186 @@
+"""Regressions: a response that depends on a design through one linear predictor."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.families import Family
+from tallbayes.families.responses import robust_spread, without_outliers
+from tallbayes.models.base import Model
+from tallbayes.models.predictors import Linear
+from tallbayes.models.products import weighted_gram
+from tallbayes.priors import Prior, each
+from tallbayes.sources.arrays import (
+    ArraySource,
+    design_matrix,
+    frequency_weights,
+    numeric,
+    per_row,
+    writable_view,
+)
+from tallbayes.sources.base import Block, Source
+from tallbayes.sources.profile import LARGEST_COLUMN, Profile, profile_block, refuse_unusable_columns
+
+Vector = NDArray[np.float64]
+
+START_ROWS = 20_000
+"""Rows from which a starting point is guessed."""
+
+
+class Regression(Model):
+    """A regression: y depends on X through the linear predictor ``X @ beta + offset``.
+
+    The columns are used as given: none is added (give a column of ones for an intercept), centred or scaled.
+    A design of floats, bools or integers, in any memory order, is not copied.
+
+    Parameters
+    ----------
+    X : array_like
+        Design, rows x columns; an array or a data frame of numbers.
+    y : array_like
+        Response, one for each row.
+    family : Family
+        Likelihood, from `tallbayes.families`.
+    prior : Prior or sequence of Prior or mapping or None
+        Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
+        dictionary from names to priors. Defaults to ``WeaklyInformative()``, also for columns that a dictionary
+        leaves out; `tallbayes.explain` prints what that is for these data.
+    offset : array_like or None
+        Known part of each row's predictor.
+    weights : array_like or None
+        Frequency weights: a row of weight 3 counts as three rows.
+    names : sequence of str or None
+        Names of the columns. Defaults to those of a data frame, or x0, x1, ...
+    """
+
+    orders = (3, 2)
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        family: Family,
+        prior: Prior | Sequence[Prior] | Mapping[str, Prior] | None = None,
+        *,
+        offset: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        if not isinstance(family, Family):
+            raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
+        source = X if isinstance(X, Source) else _source(X, y, family, offset, weights, names)
+        self.names = list(source.names)
+        self.family, self.rows, self.predictors = family, family.rows, Linear()
+        self.source = source
+        self.profile: Profile = source.reduce(_profile, family, source.names, source.n)
+        refuse_unusable_columns(self.profile.largest, source.names)
+        scale = family.predictor_scale(self.profile.responses, self.profile.weights)
+        if isinstance(source, ArraySource):
+            coded, weight = family.encode(source.responses[:, 0], source.weight)
+            source.responses, source.weight = coded[:, None], np.atleast_1d(weight)
+        self.prior = each(prior, self.names)
+        self.coefficient_priors = self.prior.resolve(self.profile, scale)
+
+    @property
+    def mode_advice(self) -> str:
+        """A proper prior, where there is none, and a look at the data."""
+        proper = bool(np.all(self.coefficient_priors.proper))
+        prior = "" if proper else "Give the coefficients a proper prior, e.g. prior=tb.priors.Normal(0, 2.5). "
+        return (
+            f"{prior}Look for responses, offsets and weights out of all proportion, and for columns on very "
+            "different scales; rescale them so that typical values are near 1."
+        )
+
+    def starting_point(self, source: Source) -> Vector:
+        """Return least squares on the family's guess of the predictor."""
+        block = source.subsample(min(source.n, START_ROWS)).whole.converted()
+        target = self.family.starting_predictor(block.responses[:, 0])
+        if block.offset.size > 1:  # a start must not be led astray by a few rows whose offsets are extreme
+            target = without_outliers(target - block.offset, robust_spread(target, np.ones(1)))
+        else:
+            target = target - block.offset
+        # Normal equations on scaled columns, with a ridge for those that depend on others: a start may be rough.
+        scale = np.sqrt(np.einsum("ij,ij->j", block.X, block.X) / block.count)
+        scale[scale == 0.0] = 1.0
+        gram = weighted_gram(block.X, np.ones(block.count)) / np.outer(scale, scale)
+        ridge = 1e-8 * block.count * np.eye(scale.size)
+        return np.asarray(np.linalg.solve(gram + ridge, block.X.T @ target / scale) / scale)
+
+    def holding_ridge(self, source: Source) -> Vector:
+        """Return a ridge that keeps a coefficient finite when the rows do not speak of it."""
+        spread = np.sqrt(source.reduce(_squares) / source.n)
+        return np.asarray((spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2)
+
+    def refuse_bounds(self, m: int, *, local: bool) -> None:
+        """Raise if the paper's bound is asked for and the family has none."""
+        if not local and not math.isfinite(self.family.supremum(m)):
+            raise InputError(
+                f"{self.family} has no global bound of order {m - 1}: its derivative of order {m} is "
+                "unbounded. Use bound=tb.bounds.Local()."
+            )
+
+    def __repr__(self) -> str:
+        """Describe the model in a line."""
+        return f"Regression({self.n:,} rows x {self.d} columns, {self.family}, {self.prior})"
+
+
+def _source(
+    X: ArrayLike,
+    y: ArrayLike,
+    family: Family,
+    offset: ArrayLike | None,
+    weights: ArrayLike | None,
+    names: Sequence[str] | None,
+) -> ArraySource:
+    """Return arrays as a source, after checking their shapes; a pass checks their values."""
+    if names is None and hasattr(X, "columns"):
+        names = [str(column) for column in X.columns]
+    design = design_matrix(X)
+    n = design.shape[0]
+    columns = _names(names, design.shape[1])
+    response = numeric(y, "y")
+    if response.shape == (n, 1):
+        response = response[:, 0]
+    if response.shape != (n,):
+        raise InputError(f"y: shape {response.shape} was given; X has {n} rows, so ({n},) was expected.")
+    family.check_rows(n)
+    response = writable_view(np.ascontiguousarray(response, dtype=np.float64))
+    return ArraySource(
+        design, response[:, None], frequency_weights(weights, n), per_row(offset, n, "offset", 0.0), columns
+    )
+
+
+def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
+    """Return the facts about a block of a regression, or raise if a value of X or y cannot be used."""
+    profile = profile_block(block, names, n)
+    y = block.responses[:, 0]
+    bad = np.flatnonzero(~(np.abs(y) <= LARGEST_COLUMN))
+    if bad.size:
+        i, value = block.first + bad[0], y[bad[0]]
+        if not math.isfinite(value):
+            raise InputError(f"y: row {i} is {value}; every response must be finite. Drop such rows first.")
+        raise InputError(f"y: row {i} is {value:.3g}, whose powers no float64 holds. Rescale the response.")
+    outside = np.flatnonzero(family.unsupported(y, block.first))
+    if outside.size:
+        i = int(outside[0])
+        raise InputError(f"y: row {block.first + i} is {y[i]:g}; {family} takes {family.support}.")
+    return profile
+
+
+def _squares(block: Block) -> Vector:
+    return np.asarray(np.einsum("ij,ij->j", block.X, block.X))
+
+
+def _names(names: Sequence[str] | None, d: int) -> list[str]:
+    if isinstance(names, str):
+        raise InputError(f"names: {names!r} was given; expected a list with one name for each of the {d} columns.")
+    result = [str(name) for name in names] if names is not None else [f"x{j}" for j in range(d)]
+    if len(result) != d:
+        raise InputError(f"names: {len(result)} were given; X has {d} columns.")
+    repeated = sorted({name for name in result if result.count(name) > 1})
+    if repeated:
+        raise InputError(f"names: {repeated[0]!r} stands for more than one column; names must differ.")
+    return result

@@ -1,0 +1,213 @@
+"""A set-up: all that passes over the rows of a model have found, each part when it is first needed, and only once."""
+
+import hashlib
+import json
+import os
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.models.base import Model
+from tallbayes.models import passes
+from tallbayes.setup.bounds import AllBounds, Global, Local
+from tallbayes.setup.expansion import Expansion, expand, third_order_term
+from tallbayes.setup.metric import Metric, metric_at
+from tallbayes.setup.mode import Mode, find_mode
+from tallbayes.setup.sketch import Sketch, aligned_codes, draw_sketch
+from tallbayes.sources.supply import Drawing
+
+Vector = NDArray[np.float64]
+
+FORMAT = 1
+"""Of saved set-ups."""
+KEPT = 2
+"""Sets of bounds that are kept: a wider ball is tried beside the one before."""
+
+
+class Setup:
+    """Mode, metric, expansions and bounds of a model.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    threads : int or None
+        Threads for passes over the rows; what they find does not depend on it.
+    """
+
+    def __init__(self, model: Model, threads: int | None = None) -> None:
+        self.model, self.threads = model, threads
+        self._bounds: dict[tuple[Global | Local, int], AllBounds] = {}
+        self._sketch: Sketch | None = None
+        self._supplies: dict[tuple[Global | Local, int], Any] = {}
+
+    @cached_property
+    def mode(self) -> Mode:
+        """Where the posterior is largest."""
+        return find_mode(self.model, threads=self.threads)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """Coordinates in which the posterior is close to a standard normal."""
+        return metric_at(self.model, self.mode, threads=self.threads)
+
+    @cached_property
+    def cubic(self) -> Vector:
+        """The third-order term of the expansion."""
+        return third_order_term(self.model, self.metric, threads=self.threads)
+
+    def expansion(self, order: int) -> Expansion:
+        """Return the expansion of an order, 0 to 3."""
+        return expand(self.model, self.metric, order, self.cubic if order == 3 else None)
+
+    def bounds(self, kind: Global | Local, order: int) -> AllBounds:
+        """Return the bounds of what an expansion leaves out."""
+        key = kind, order
+        if key not in self._bounds:
+            self._bounds[key] = kind.of_rows(self.model, self.metric, order, threads=self.threads)
+            for old in list(self._bounds)[:-KEPT]:
+                self._bounds.pop(old)
+                self._supplies.pop(old, None)
+        return self._bounds[key]
+
+    def supply(self, kind: Global | Local, order: int) -> Any:
+        """Return rows drawn in proportion to their bounds."""
+        key = kind, order
+        if key not in self._supplies:
+            drawing = self.bounds(kind, order).drawing
+            self._supplies[key] = self.model.source.supply(drawing, seed=order, threads=self.threads)
+        return self._supplies[key]
+
+    def sketch(self, kind: Global | Local, order: int) -> Sketch:
+        """Return the sketch of all rows, with the shares of a set of bounds."""
+        shares = self.bounds(kind, order).drawing.shares
+        if self._sketch is None:
+            self._sketch = draw_sketch(self.model, self.metric, shares, threads=self.threads)
+        elif not np.array_equal(self._sketch.facts[: shares.shape[0], :2], shares):
+            facts = self._sketch.facts.copy()
+            facts[:, :2] = shares
+            self._sketch = self._sketch._replace(facts=facts)
+        return self._sketch
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What tells this model from another: rows, names, likelihood, prior, and sums over the columns."""
+        model = self.model
+        digest = hashlib.sha256()
+        digest.update(json.dumps([model.n, model.names, repr(model.family), type(model).__name__]).encode())
+        for array in (model.rows.parameters, *model.coefficient_priors, *_arrays(model.profile)):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was found so far, as arrays and JSON in one file: complete, or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, e.g. ``"setup.npz"``.
+        """
+        arrays: dict[str, Any] = {}
+        facts: dict[str, Any] = {"format": FORMAT, "fingerprint": self.fingerprint, "bounds": []}
+        if "mode" in self.__dict__:
+            arrays |= {f"mode.{name}": value for name, value in self.mode._asdict().items()}
+        if "metric" in self.__dict__:
+            arrays |= {f"metric.{name}": getattr(self.metric, name) for name in Metric.__dataclass_fields__}
+        if "cubic" in self.__dict__:
+            arrays["cubic"] = self.cubic
+        for number, ((kind, order), found) in enumerate(self._bounds.items()):
+            asked = None if isinstance(kind, Global) or kind.radius is None else float(kind.radius).hex()
+            numbers = [float(x).hex() for x in (*found.sums, found.radius)]
+            facts["bounds"].append({"local": kind.local, "asked": asked, "order": order, "numbers": numbers})
+            if found.drawing.psi is not None:
+                arrays[f"bounds.{number}.psi"] = found.drawing.psi
+            arrays[f"bounds.{number}.shares"] = found.drawing.shares
+        if self._sketch is not None:
+            arrays |= {f"sketch.{name}": value for name, value in self._sketch._asdict().items()}
+        arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+        path = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **arrays)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: Model) -> "Setup":
+        """Read a set-up that was saved, and give it to a model: `tallbayes.sample` then needs none of its passes.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        model : Model
+            The model it was made for, on the same data.
+
+        Returns
+        -------
+        Setup
+            The set-up, which the model keeps.
+        """
+        setup = cls(model)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            facts = json.loads(arrays.pop("facts").tobytes())
+            kept = facts["format"], facts["fingerprint"]
+        except (ValueError, KeyError, EOFError, TypeError) as error:
+            raise InputError(f"{os.fspath(path)} is not a saved set-up ({error}).") from None
+        if kept != (FORMAT, setup.fingerprint):
+            raise InputError(
+                f"{os.fspath(path)} is the set-up of another model: rows, columns, family or prior differ, or it was "
+                "written by another version. Set the model up again: tb.sample does when it has none."
+            )
+        setup._restore(arrays, facts["bounds"])
+        model.__dict__["setup"] = setup
+        return setup
+
+    def _restore(self, arrays: dict[str, Any], bounds: list[dict[str, Any]]) -> None:
+        parts = {name: _beginning(arrays, f"{name}.") for name in ("mode", "metric", "sketch")}
+        if parts["mode"]:
+            numbers = parts["mode"] | {"potential": float(arrays["mode.potential"]), "passes": int(arrays["mode.passes"])}
+            self.__dict__["mode"] = Mode(**numbers)
+        if parts["metric"]:
+            self.__dict__["metric"] = Metric(**parts["metric"])
+        if "cubic" in arrays:
+            self.__dict__["cubic"] = arrays["cubic"]
+        for number, entry in enumerate(bounds):
+            order = entry["order"]
+            *sums, radius = (float.fromhex(x) for x in entry["numbers"])
+            asked = None if entry["asked"] is None else float.fromhex(entry["asked"])
+            kind = Local(asked) if entry["local"] else Global()
+            part, arguments = kind.part(self.model, self.metric, order, radius)
+            psi, shares = (arrays.get(f"bounds.{number}.{name}") for name in ("psi", "shares"))
+            assert shares is not None
+            drawing = Drawing(part, arguments, psi, shares)
+            self._bounds[kind, order] = AllBounds(passes.BoundSums(*sums), radius, drawing)
+        if parts["sketch"]:
+            codes = aligned_codes(self.model.n, self.model.d)
+            codes[:] = parts["sketch"]["codes"]
+            self._sketch = Sketch(codes, parts["sketch"]["facts"])
+
+
+def setup_of(model: Model, *, threads: int | None = None) -> Setup:
+    """Return the set-up of a model, which is made once and kept with it."""
+    setup = model.__dict__.setdefault("setup", Setup(model))
+    setup.threads = threads
+    return setup  # type: ignore[no-any-return]
+
+
+def _beginning(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _arrays(profile: Any) -> list[Any]:
+    return [np.asarray(part) for part in profile] if profile is not None else []

@@ -1,0 +1,81 @@
+"""Rows read where they are in memory, whatever their precision and order: compiled code knows addresses only.
+
+A design is described by five numbers. So one compiled kernel reads float64 and float32, rows or columns first,
+read-only and memory-mapped arrays, and small integers, and none of them is copied.
+"""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import config, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from tallbayes.compiled import compiled
+
+ADDRESS, ROW_STRIDE, COLUMN_STRIDE, KIND, COLUMNS = range(5)
+"""Entries of a description; strides are in bytes."""
+FLOAT64, FLOAT32, INT8, UINT8, INT32, INT64 = range(6)
+"""Kinds of numbers."""
+KINDS = {
+    np.dtype(np.float64): FLOAT64,
+    np.dtype(np.float32): FLOAT32,
+    np.dtype(np.int8): INT8,
+    np.dtype(np.uint8): UINT8,
+    np.dtype(np.bool_): UINT8,
+    np.dtype(np.int32): INT32,
+    np.dtype(np.int64): INT64,
+}
+
+
+def describe(X: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where a matrix is and how it is laid out; the matrix must be kept alive."""
+    return np.array([X.ctypes.data, *X.strides, KINDS[X.dtype], X.shape[1]], dtype=np.int64)
+
+
+def _reader(kind: Any, width: Any, widen: str, plain: Any) -> Any:
+    """Return a function that reads one number at an address as a float64."""
+
+    @intrinsic
+    def read(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], width.as_pointer())
+            value = builder.load(pointer)
+            value.align = 1  # columns of a packed record need not be aligned
+            return getattr(builder, widen)(value, ir.DoubleType()) if widen else value
+
+        return types.float64(types.int64), generate
+
+    if config.DISABLE_JIT:
+        return lambda address: float(plain.from_address(address).value)
+    return read
+
+
+read_float64 = _reader(types.float64, ir.DoubleType(), "", ctypes.c_double)
+read_float32 = _reader(types.float32, ir.FloatType(), "fpext", ctypes.c_float)
+read_int8 = _reader(types.int8, ir.IntType(8), "sitofp", ctypes.c_int8)
+read_uint8 = _reader(types.uint8, ir.IntType(8), "uitofp", ctypes.c_uint8)
+read_int32 = _reader(types.int32, ir.IntType(32), "sitofp", ctypes.c_int32)
+read_int64 = _reader(types.int64, ir.IntType(64), "sitofp", ctypes.c_int64)
+
+
+@compiled
+def load_row(design: NDArray[np.int64], i: int, row: NDArray[np.float64]) -> None:
+    """Put row i of a described design into row, as float64."""
+    at, step, kind = design[0] + i * design[1], design[2], design[3]
+    for j in range(row.size):
+        if kind == FLOAT64:
+            row[j] = read_float64(at)
+        elif kind == FLOAT32:
+            row[j] = read_float32(at)
+        elif kind == INT8:
+            row[j] = read_int8(at)
+        elif kind == UINT8:
+            row[j] = read_uint8(at)
+        elif kind == INT32:
+            row[j] = read_int32(at)
+        else:
+            row[j] = read_int64(at)
+        at += step

@@ -1,1 +1,0 @@
-"""The surrogate: mode, Taylor expansion, and bounds on what the expansion leaves out."""
