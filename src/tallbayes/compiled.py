@@ -13,6 +13,7 @@ import hashlib
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -157,6 +158,17 @@ def compiled_sum(function: Function) -> Function:
     return _dispatcher(function, fastmath={"reassoc", "contract", "nsz"})
 
 
+def inlined(function: Function) -> Function:
+    """Compile a function into each of its callers: a part of one loop that has a name of its own.
+
+    A call would count a reference for every array of the tuples it passes, and compile longer.
+    """
+    return numba.njit(nogil=True, error_model="numpy", inline="always")(function)  # type: ignore[no-any-return]
+
+
+_POINTERS = threading.RLock()
+
+
 class ByAddress:
     """A function that compiled code calls by its address: it compiles when first asked for, apart from its callers.
 
@@ -179,6 +191,10 @@ class ByAddress:
         """What compiled code takes as an argument and calls: an address, or with compilation off the function."""
         if numba_config.DISABLE_JIT:
             return self._function
+        with _POINTERS:  # threads ask for the same one at the same time
+            return self._compiled()
+
+    def _compiled(self) -> Any:
         if self._pointer is None:
             given = self._signature
             signature = given() if callable(given) and not hasattr(given, "return_type") else given

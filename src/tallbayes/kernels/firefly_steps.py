@@ -56,7 +56,7 @@ class FireflyState(NamedTuple):
 
     z: Vector
     proposed: Vector
-    ahead: Matrix
+    noise: Matrix
     order: Indices
     """All rows, the bright ones first."""
     excess: Vector
@@ -215,15 +215,15 @@ def propose_in_turn(move: AffineProposal, state: FireflyState, rng: Any) -> floa
 
     A walk is symmetric: the correction puts back the G = |z - middle|^2 / 2 that potentials have taken off.
     """
-    now, z, proposed, ahead = state.numbers[0], state.z, state.proposed, state.ahead
+    now, z, proposed, noise = state.numbers[0], state.z, state.proposed, state.noise
     keep, drift = move.keep, move.drift
     if now.used == BLOCK:
-        draw_noise(move.root, ahead, z.size, rng)
+        draw_noise(move.root, noise, rng)
         now.used = 0
     walks = move.walk_every > 0 and now.turn == 0
     correction = 0.0
     for j in range(z.size):
-        xi = ahead[j, now.used]
+        xi = noise[j, now.used]
         if walks:
             middle = drift[j] / (1.0 - keep) if keep != 1.0 else drift[j]
             proposed[j] = z[j] + move.walk_scale * xi

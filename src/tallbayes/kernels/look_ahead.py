@@ -9,73 +9,55 @@ from tallbayes.compiled import compiled
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.target import Target
 from tallbayes.proposals.affine import AffineProposal
-from tallbayes.setup.exact_prior import add_exact
-from tallbayes.setup.polynomial import add_cubic
 
+Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
 @compiled
-def draw_noise(root: Matrix, ahead: Matrix, d: int, rng: Any) -> None:
+def draw_noise(root: Matrix, noise: Matrix, rng: Any) -> None:
     """Draw the noise of the next block of steps, a column for each, correlated by the root if it is not empty."""
+    d = noise.shape[0]
     for b in range(BLOCK):
         for j in range(d):
-            ahead[j, b] = rng.standard_normal()
+            noise[j, b] = rng.standard_normal()
     if root.size > 0:
-        plain = ahead[:d].copy()
+        plain = noise.copy()
         for i in range(d):
             for b in range(BLOCK):
-                ahead[i, b] = 0.0
-            for j in range(d):
-                if root[i, j] != 0.0:
-                    for b in range(BLOCK):
-                        ahead[i, b] += root[i, j] * plain[j, b]
+                total = 0.0
+                for j in range(d):
+                    total += root[i, j] * plain[j, b]
+                noise[i, b] = total
 
 
 @compiled
-def look_ahead(target: Target, move: AffineProposal, ahead: Matrix, rng: Any) -> None:
+def look_ahead(
+    target: Target, move: AffineProposal, noise: Matrix, values: Vector, distances: Vector, rng: Any
+) -> None:
     """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
-    drift, scale = move.drift, move.scale
+    _, whitening, _, surrogate, _, exact, bound, _, _, _, _, _, block_values = target
+    keep, drift, scale, root, _, _, _, _, _ = move
     d = drift.size
-    draw_noise(move.root, ahead, d, rng)
-    if move.keep != 0.0:
+    draw_noise(root, noise, rng)
+    if keep != 0.0:
         return
-    linear, isotropic, quadratic, cubic, _ = target.surrogate
-    whitening, local = target.whitening, target.bound.local
-    values, distances, inner = ahead[d], ahead[d + 1], np.empty(BLOCK)
     for b in range(BLOCK):
-        values[b] = 0.0
         distances[b] = 0.0
     for j in range(d):
         for b in range(BLOCK):
-            x = drift[j] + scale * ahead[j, b]
-            ahead[j, b] = x
-            values[b] += linear[j] * x + 0.5 * isotropic * x * x
-    if quadratic.size > 0:
-        for i in range(d):
+            noise[j, b] = drift[j] + scale * noise[j, b]
+    block_values(surrogate, exact, noise, values)
+    if bound.local:
+        for j in range(d):
             for b in range(BLOCK):
-                inner[b] = 0.0
-            for j in range(d):
-                for b in range(BLOCK):
-                    inner[b] += quadratic[i, j] * ahead[j, b]
-            for b in range(BLOCK):
-                values[b] += 0.5 * ahead[i, b] * inner[b]
-    if cubic.size > 0:
-        add_cubic(cubic, ahead[:d], inner, values)
-    facts, rows, constant, _ = target.exact
-    add_exact(facts, rows, constant, ahead, values)
-    for i in range(d):
-        if local:
-            for b in range(BLOCK):
-                distances[b] += ahead[i, b] * ahead[i, b]
-        else:
-            for b in range(BLOCK):
-                inner[b] = 0.0
-            for j in range(i, d):
-                for b in range(BLOCK):
-                    inner[b] += whitening[i, j] * ahead[j, b]
-            for b in range(BLOCK):
-                distances[b] += abs(inner[b])
-    if local:
+                distances[b] += noise[j, b] * noise[j, b]
         for b in range(BLOCK):
             distances[b] = np.sqrt(distances[b])
+        return
+    for i in range(d):
+        for b in range(BLOCK):
+            component = 0.0
+            for j in range(i, d):
+                component += whitening[i, j] * noise[j, b]
+            distances[b] += abs(component)

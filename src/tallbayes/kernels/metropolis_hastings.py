@@ -10,6 +10,7 @@ from tallbayes.kernels.base import Behaviour, Kernel, Prepared
 from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
 from tallbayes.kernels.scalable_mh import chunks
 from tallbayes.kernels.scalable_mh_steps import initial_state
+from tallbayes.kernels.surrogate_values import evaluators
 from tallbayes.kernels.target import Target
 from tallbayes.models.base import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
@@ -56,6 +57,7 @@ class MetropolisHastings(Kernel):
             model.rows.functions.remainders.pointer,
             model.rows.parameters,
             no_sketch(),
+            *evaluators(excess, expansion.exact),
         )
         plan = {"kernel": "MetropolisHastings", "proposal": repr(chosen), "mode_passes": setup.mode.passes}
 

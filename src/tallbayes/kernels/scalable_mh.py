@@ -16,6 +16,7 @@ from tallbayes.kernels.monitor import exceeds
 from tallbayes.kernels.scalable_mh_steps import initial_state, run_chunk
 from tallbayes.kernels.sketched_thinning import thin_by_sketch
 from tallbayes.kernels.surrogate_trials import no_surrogate_trials, surrogate_trials
+from tallbayes.kernels.surrogate_values import evaluators
 from tallbayes.kernels.target import Target
 from tallbayes.kernels.thinning import thin
 from tallbayes.models.base import Model
@@ -186,11 +187,12 @@ def prepare_thinning(
     move, reference = proposal.plan(metric, model.n)
     limit = float(model.n) if truncation is None else float(truncation)
     supply = setup.supply(kind, order)
+    surrogate = subtract(expansion.surrogate, reference)
     target = Target(
         metric.centre,
         metric.matrix,
         model.predictors.linear,
-        subtract(expansion.surrogate, reference),
+        surrogate,
         subtract(expansion.prior, reference),
         expansion.exact,
         Bound(kind.local, order, *bounds.sums, bounds.radius, limit),
@@ -198,6 +200,7 @@ def prepare_thinning(
         model.rows.functions.remainders.pointer,
         model.rows.parameters,
         setup.sketch(kind, order) if sketch else no_sketch(),
+        *evaluators(surrogate, expansion.exact),
     )
     plan = {
         "kernel": type(kernel).__name__,

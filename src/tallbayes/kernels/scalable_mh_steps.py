@@ -33,10 +33,9 @@ from tallbayes.kernels.target import Target, inside_support, surrogate_at
 from tallbayes.kernels.thinning import ACCEPTED, OUT_OF_ROWS, UNFINISHED
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import distance_from_centre, event_factors
-from tallbayes.setup.exact_prior import evaluate_exact
-from tallbayes.setup.polynomial import evaluate_one
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
@@ -49,38 +48,26 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
 
 
 @compiled
-def propose(target: Target, move: AffineProposal, state: State, walks: bool, rng: Any) -> None:
-    """Put a proposal, its surrogate value and its distance into the state: the next of the block, or a walk."""
-    now, z, proposed, ahead = state.numbers[0], state.z, state.proposed, state.ahead
-    keep, drift = move.keep, move.drift
-    d = z.size
-    if now.used == BLOCK:
-        look_ahead(target, move, ahead, rng)
-        now.used = 0
-    used = now.used
-    now.used += 1
-    now.correction = 0.0
-    if keep == 0.0 and not walks:
-        for j in range(d):
-            proposed[j] = ahead[j, used]
-        now.proposed_value = ahead[d, used]
-        now.proposed_distance = ahead[d + 1, used]
-        return
-    for j in range(d):
-        xi = ahead[j, used]
+def propose(
+    move: AffineProposal, z: Vector, noise: Matrix, used: int, walks: bool, proposed: Vector
+) -> float:
+    """Put a proposal from z, made with one column of noise, into proposed; return a walk's correction.
+
+    A walk is symmetric: the correction puts back the G = |z - middle|^2 / 2 that the polynomials had taken off.
+    """
+    keep, drift, scale, _, _, walk_scale, _, _, _ = move
+    correction = 0.0
+    for j in range(z.size):
+        xi = noise[j, used]
         if walks:
-            # A walk is symmetric: put back the G = |z - middle|^2 / 2 that the polynomials had taken off.
             middle = drift[j] / (1.0 - keep) if keep != 1.0 else drift[j]
-            proposed[j] = z[j] + move.walk_scale * (xi - middle if keep == 0.0 else xi)
-            now.correction += 0.5 * (z[j] - middle) ** 2 - 0.5 * (proposed[j] - middle) ** 2
+            proposed[j] = z[j] + walk_scale * (xi - middle if keep == 0.0 else xi)
+            correction += 0.5 * (z[j] - middle) ** 2 - 0.5 * (proposed[j] - middle) ** 2
+        elif keep == 0.0:
+            proposed[j] = xi
         else:
-            proposed[j] = keep * z[j] + drift[j] + move.scale * xi
-    linear, isotropic, quadratic, _, padded = target.surrogate
-    now.proposed_value = evaluate_one(linear, isotropic, quadratic, padded, proposed, state.padded)
-    facts, rows, constant, _ = target.exact
-    if facts.size > 0:
-        now.proposed_value += evaluate_exact(facts, rows, constant, proposed)
-    now.proposed_distance = distance_from_centre(target.bound.local, target.whitening, proposed)
+            proposed[j] = keep * z[j] + drift[j] + scale * xi
+    return correction
 
 
 @compiled
@@ -99,10 +86,11 @@ def run_chunk(
     Returns the number of steps finished and what the chain asks for. Where a chunk ends changes nothing: the step
     under way goes on in the next one.
     """
+    _, whitening, _, surrogate, _, exact, bound, _, _, _, sketch, value, _ = target
+    z, proposed, noise, values, distances, _, numbers, _, _, _, _, _, scratch = state
     out_z, out_accepted, out_rows, out_full = draws
-    z, proposed, now, bound = state.z, state.proposed, state.numbers[0], target.bound
-    sketched, walk_every, trials = target.sketch.facts.size > 0, move.walk_every, move.inner
-    d = z.size
+    keep, _, _, _, walk_every, _, trials, _, _ = move
+    now, d, sketched = numbers[0], z.size, sketch.facts.size > 0
     done = 0
     while done < out_accepted.size and (now.work < budget or now.stage == WAITING):
         accept = True
@@ -119,11 +107,21 @@ def run_chunk(
                 now.correction = now.proposed_value - now.value
                 log_ratio = 0.0
             else:
-                propose(target, move, state, walks, rng)
+                if now.used == BLOCK:
+                    look_ahead(target, move, noise, values, distances, rng)
+                    now.used = 0
+                now.correction = propose(move, z, noise, now.used, walks, proposed)
+                if keep == 0.0 and not walks:
+                    now.proposed_value = values[now.used]
+                    now.proposed_distance = distances[now.used]
+                else:
+                    now.proposed_value = value(surrogate, exact, proposed, scratch)
+                    now.proposed_distance = distance_from_centre(bound.local, whitening, proposed)
+                now.used += 1
                 log_ratio = now.value - now.proposed_value + now.correction
             if accept:
                 before, after, between = event_factors(
-                    bound, target.whitening, z, now.distance, proposed, now.proposed_distance
+                    bound, whitening, z, now.distance, proposed, now.proposed_distance
                 )
                 rate = bound.total * (before + after + between)
                 if not rate < bound.truncation or not np.isfinite(rate):
@@ -136,7 +134,7 @@ def run_chunk(
                     now.pending = rate
                     if not sketched:
                         now.exposure += bound.rising * after + bound.falling * before + bound.total * between
-        elif now.stage == WAITING:
+        elif full:
             accept = rng.standard_exponential() > -(now.answer + now.correction)
         if now.stage == THINNING:
             if now.clock < now.pending:

@@ -31,10 +31,11 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     Events are drawn a batch at a time. A rejection drops the rest of its batch; what the clock then has beyond the
     last event, or beyond the step if no event was left, is a fresh exponential.
     """
-    now, z, proposed = state.numbers[0], state.z, state.proposed
-    codes, facts = target.sketch
-    table, whitening, bound = target.rows.table, target.whitening, target.bound
-    order, d, width = bound.order, z.size, codes.shape[1]
+    _, whitening, _, _, _, _, bound, rows, _, _, sketch, _, _ = target
+    codes, facts = sketch
+    _, _, _, _, _, _, table = rows
+    z, proposed, _, _, _, _, numbers, move, other, _, _, _, _ = state
+    now, order, d, width = numbers[0], bound.order, z.size, codes.shape[1]
     before, after, between = event_factors(
         bound, whitening, z, now.distance, proposed, now.proposed_distance
     )
@@ -93,8 +94,8 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
             if uniforms[b] >= chances[b]:
                 continue
             if not ready:
-                shift(whitening, z, state.room[0, :d])
-                shift(whitening, proposed, state.room[1, :d])
+                shift(whitening, z, move)
+                shift(whitening, proposed, other)
                 ready = True
             i, kind = batch[b], kinds[b]
             factor = after if kind == RISE else before if kind == FALL else between

@@ -38,7 +38,7 @@ NUMBERS = np.dtype(
         ("potential", np.float64),  # negative log-likelihood at z, if the last step was on all rows; else NaN
         ("proposed_potential", np.float64),
         ("exposure", np.float64),  # expected rows of all steps so far: rates, n for each step on all rows
-        ("used", np.int64),  # columns of the look-ahead that have been used
+        ("used", np.int64),  # columns of the noise that have been used
         ("turn", np.int64),  # steps since the last walk
         ("rows", np.int64),  # rows evaluated in the step under way
         ("slot", np.int64),  # supplied rows that have been used
@@ -57,15 +57,26 @@ class State(NamedTuple):
 
     z: Vector
     proposed: Vector
-    ahead: Matrix
-    """A column for each step of the block: normal random numbers, or proposals if they do not depend on z, with their
-    surrogate value and distance in the last two lines."""
+    noise: Matrix
+    """A column for each step of the block: normal random numbers, or proposals if they do not depend on z."""
+    values: Vector
+    """Surrogate, less the proposal's G, at the columns of noise, if they are proposals."""
+    distances: Vector
+    """Norms of the columns of noise, if they are proposals."""
     suspects: Matrix
     """A line for each intensity above its bound: row, intensity, limit, distance; both states, less the centre."""
     numbers: NDArray[np.void]
     """One record of NUMBERS."""
-    room: Matrix
-    """Scratch: both states less the centre, the row, a candidate; then the predictors at the centre and their moves."""
+    move: Vector
+    """Scratch: theta less the centre at z."""
+    other: Vector
+    """Scratch: theta less the centre at the proposal."""
+    row: Vector
+    """Scratch: a row of the design, or a candidate."""
+    ends: Matrix
+    """Scratch: a row's predictor at the centre, and how far it moves to z and to the proposal; a line for each."""
+    pair: Vector
+    """Scratch: a row's two remainders."""
     padded: Vector
     """Scratch for the surrogate, zero beyond d."""
 
@@ -89,10 +100,16 @@ def new_state(z: Vector) -> State:
     return State(
         z.copy(),
         np.empty(d),
-        np.empty((d + 2, BLOCK)),
+        np.empty((d, BLOCK)),
+        np.empty(BLOCK),
+        np.empty(BLOCK),
         np.empty((SUSPECTS, FACTS + 2 * d)),
         numbers,
-        np.zeros((8, max(d, 2))),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty((3, 1)),
+        np.empty(2),
         np.zeros(d + LANES),
     )
 

@@ -9,8 +9,6 @@ from tallbayes.kernels.look_ahead import look_ahead
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.types import SURROGATE_TRIALS
 from tallbayes.setup.bounds import distance_from_centre
-from tallbayes.setup.exact_prior import evaluate_exact
-from tallbayes.setup.polynomial import evaluate_one
 
 
 def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
@@ -20,36 +18,31 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
     surrogate is not too far below its Gaussian part; a start outside that region stays where it is. Returns whether
     anything was accepted.
     """
-    linear, isotropic, quadratic, _, padded = target.surrogate
-    facts, exact_rows, constant, slack = target.exact
-    whitening, local, radius = target.whitening, target.bound.local, target.bound.radius
-    now, ahead, proposed = state.numbers[0], state.ahead, state.proposed
-    middle, keep, floor = move.drift, move.inner_keep, -move.inner_floor
-    d = middle.size
-    candidate = state.room[3]
+    _, whitening, _, surrogate, _, exact, bound, _, _, _, _, value_at, _ = target
+    z, proposed, noise, values, distances, _, numbers, _, _, candidate, _, _, scratch = state
+    _, middle, _, _, _, _, trials, keep, deepest = move
+    now, d, radius, floor, slack = numbers[0], z.size, bound.radius, -deepest, exact.slack
     spread = np.sqrt(1.0 - keep * keep)
     value, distance = now.value, now.distance
     inside = distance <= radius and value >= floor * distance * distance - slack
     moved = False
     for j in range(d):
-        proposed[j] = state.z[j]
-    for trial in range(move.inner):
+        proposed[j] = z[j]
+    for trial in range(trials):
         if now.used == BLOCK:
-            look_ahead(target, move, ahead, rng)
+            look_ahead(target, move, noise, values, distances, rng)
             now.used = 0
         used = now.used
         if trial % 2 == 0:
             for j in range(d):
-                candidate[j] = ahead[j, used]
-            next_value, next_distance = ahead[d, used], ahead[d + 1, used]
+                candidate[j] = noise[j, used]
+            next_value, next_distance = values[used], distances[used]
         else:
             for j in range(d):
-                fresh = spread * (ahead[j, used] - middle[j])
+                fresh = spread * (noise[j, used] - middle[j])
                 candidate[j] = middle[j] + keep * (proposed[j] - middle[j]) + fresh
-            next_value = evaluate_one(linear, isotropic, quadratic, padded, candidate[:d], state.padded)
-            if facts.size > 0:
-                next_value += evaluate_exact(facts, exact_rows, constant, candidate[:d])
-            next_distance = distance_from_centre(local, whitening, candidate[:d])
+            next_value = value_at(surrogate, exact, candidate, scratch)
+            next_distance = distance_from_centre(bound.local, whitening, candidate)
         now.used += 1
         allowed = next_distance <= radius and next_value >= floor * next_distance * next_distance - slack
         if inside and allowed and (next_value <= value or rng.standard_exponential() > next_value - value):

@@ -42,6 +42,10 @@ class Target(NamedTuple):
     parameters: Vector
     """Of that function."""
     sketch: Sketch
+    value: Any
+    """The surrogate at one proposal, by address (`surrogate_values.py`)."""
+    block_values: Any
+    """The same for a block of proposals."""
 
 
 def surrogate_at(target: Target, z: Vector) -> float:

@@ -47,63 +47,57 @@ def intensity_of(kind: int, before: float, after: float) -> float:
 
 
 @compiled
-def row_intensity(target: Target, state: State, i: int, kind: int) -> float:
-    """Return the intensity of row i for a step between the two states in the first lines of `room`."""
-    room, centre, rows = state.room, target.centre, target.rows
-    d = centre.size
-    move, other, row = room[0, :d], room[1, :d], room[2, :d]
-    eta, old, new, pair = room[4], room[5], room[6], room[7]
-    if target.linear:
-        load_row(rows.design, i, row)
+def try_row(
+    target: Target, state: State, i: int, kind: int, factor: float, share: float, uniform: float
+) -> bool:
+    """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look."""
+    centre, _, linear, _, _, _, bound, rows, remainders, parameters, _, _, _ = target
+    design, responses, weights, offsets, psi, _, _ = rows
+    _, _, _, _, _, suspects, numbers, move, other, row, ends, pair, _ = state
+    now, d, order = numbers[0], centre.size, bound.order
+    if linear:
+        load_row(design, i, row)
         at_centre, before, after = 0.0, 0.0, 0.0
         for j in range(d):
             at_centre += row[j] * centre[j]
             before += row[j] * move[j]
             after += row[j] * other[j]
-        eta[0] = at_centre + rows.offset[min(i, rows.offset.size - 1)]
-        old[0] = before
-        new[0] = after
-        target.remainders(target.parameters, rows.responses[i], eta, old, new, target.bound.order, pair)
+        ends[0, 0] = at_centre + offsets[min(i, offsets.size - 1)]
+        ends[1, 0] = before
+        ends[2, 0] = after
+        remainders(parameters, responses[i], ends[0], ends[1], ends[2], order, pair)
     else:
-        target.remainders(target.parameters, rows.responses[i], centre, move, other, target.bound.order, pair)
-    weight = rows.weight[min(i, rows.weight.size - 1)]
-    return intensity_of(kind, weight * pair[0], weight * pair[1])
-
-
-@compiled
-def try_row(target: Target, state: State, i: int, kind: int, factor: float, share: float, uniform: float) -> bool:
-    """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look."""
-    now = state.numbers[0]
-    limit = factor * target.rows.psi[i]
-    intensity = row_intensity(target, state, i, kind)
+        remainders(parameters, responses[i], centre, move, other, order, pair)
+    weight = weights[min(i, weights.size - 1)]
+    intensity = intensity_of(kind, weight * pair[0], weight * pair[1])
+    limit = factor * psi[i]
     now.rows += 1
-    d, order = target.centre.size, target.bound.order
     if not intensity <= limit * share * (1.0 + CERTAIN * (order + 1) * (d + 2)):
-        suspect = state.suspects[now.suspects]
-        suspect[ROW], suspect[INTENSITY], suspect[LIMIT] = i, intensity, limit * share
-        suspect[FAR] = max(now.distance, now.proposed_distance)
+        at = now.suspects
+        suspects[at, ROW] = i
+        suspects[at, INTENSITY] = intensity
+        suspects[at, LIMIT] = limit * share
+        suspects[at, FAR] = max(now.distance, now.proposed_distance)
         for j in range(d):
-            suspect[FACTS + j] = state.room[0, j]
-            suspect[FACTS + d + j] = state.room[1, j]
+            suspects[at, FACTS + j] = move[j]
+            suspects[at, FACTS + d + j] = other[j]
         now.suspects += 1
     return uniform * limit < intensity
 
 
 def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     """Go through the events of a step until one rejects, none is left, or the budget is spent."""
-    now = state.numbers[0]
-    shares, table, whitening = target.rows.shares, target.rows.table, target.whitening
-    total, slots = target.bound.total, target.rows.psi.size
-    d = target.centre.size
-    before, after, between = event_factors(
-        target.bound, whitening, state.z, now.distance, state.proposed, now.proposed_distance
-    )
-    shift(whitening, state.z, state.room[0, :d])
-    shift(whitening, state.proposed, state.room[1, :d])
+    _, whitening, _, _, _, _, bound, rows, _, _, _, _, _ = target
+    _, _, _, _, psi, shares, table = rows
+    z, proposed, _, _, _, _, numbers, move, other, _, _, _, _ = state
+    now, total = numbers[0], bound.total
+    before, after, between = event_factors(bound, whitening, z, now.distance, proposed, now.proposed_distance)
+    shift(whitening, z, move)
+    shift(whitening, proposed, other)
     while now.clock < now.pending:
         if now.work >= budget or now.suspects == SUSPECTS:
             return UNFINISHED
-        if table.size == 0 and now.slot == slots:
+        if table.size == 0 and now.slot == psi.size:
             return OUT_OF_ROWS
         now.pending -= now.clock
         now.clock = rng.standard_exponential()

@@ -31,17 +31,35 @@ def _parts() -> dict[str, Any]:
         "exact": ExactPrior(np.zeros((0, 5)), np.zeros((0, 1)), 0.0, 0.0),
         "bound": Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0),
         "rows": empty_rows(),
-        "remainders": None,
+        "remainders": types.FunctionType(REMAINDERS),
         "parameters": vector,
         "sketch": no_sketch(),
+        "value": types.FunctionType(VALUE()),
+        "block_values": types.FunctionType(BLOCK_VALUES()),
     }
-    kinds = [types.FunctionType(REMAINDERS) if value is None else typeof(value) for value in fields.values()]
+    kinds = [value if isinstance(value, types.Type) else typeof(value) for value in fields.values()]
     return {
         "target": types.NamedTuple(kinds, Target),
         "move": typeof(AffineProposal(0.0, vector, 0.0, matrix)),
         "state": typeof(new_state(vector)),
         "stream": typeof(np.random.Generator(np.random.SFC64(0))),
     }
+
+
+@cache
+def _surrogate() -> tuple[Any, Any]:
+    exact = ExactPrior(np.zeros((0, 5)), np.zeros((0, 1)), 0.0, 0.0)
+    return typeof(polynomial(np.zeros(1))), typeof(exact)
+
+
+def VALUE() -> Any:  # noqa: N802
+    """``value(surrogate, exact, z, scratch)``: the surrogate at z."""
+    return types.float64(*_surrogate(), types.float64[::1], types.float64[::1])
+
+
+def BLOCK_VALUES() -> Any:  # noqa: N802
+    """``block_values(surrogate, exact, z, values)`` puts the surrogate at the columns of z into values."""
+    return types.void(*_surrogate(), types.float64[:, ::1], types.float64[::1])
 
 
 def TRIALS() -> Any:  # noqa: N802
