@@ -1,5 +1,6 @@
 """Small models, each with its oracle, and every kernel, bound and proposal to try on them."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -9,10 +10,14 @@ import numpy as np
 
 import oracle
 import tallbayes as tb
-from tallbayes.kernels.state import Draws
-from tallbayes.surrogate.basis import Basis
-from tallbayes.surrogate.expansion import whiten
-from tallbayes.surrogate.mode import Mode, find_mode
+from tallbayes.kernels.driver import Driver
+from tallbayes.kernels.state import Draws, empty_draws
+from tallbayes.models import passes
+from tallbayes.setup.metric import metric_at
+from tallbayes.setup.mode import Mode, find_mode
+from tallbayes.setup.setup import Setup
+from tallbayes.sources.alias import draw_row
+from tallbayes.sources.memory import describe, load_row
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,17 +172,19 @@ def kernel(
     return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=truncation, sketch=sketch)
 
 
-def beside_the_mode(model: tb.Regression, by: float) -> Basis:
-    """Return a basis for kernels `by` posterior standard deviations from the mode, in each coordinate."""
+def beside_the_mode(model: tb.Regression, by: float) -> Setup:
+    """Return a set-up for kernels `by` posterior standard deviations from the mode, in each coordinate."""
     mode = find_mode(model, threads=1)
     sign = np.where(np.arange(model.d) % 2 == 0, 1.0, -1.0)
     theta = mode.theta + np.linalg.solve(np.linalg.cholesky(mode.hessian).T, by * sign)
-    return basis_at(model, mode, theta)
+    return setup_at(model, mode, theta)
 
 
-def basis_at(model: tb.Regression, mode: Mode, theta: np.ndarray) -> Basis:
-    """Return a basis that pretends the mode is at theta."""
-    value, gradient, hessian = model.source.derivatives(model.family.curve, theta, threads=1)
+def setup_at(model: tb.Regression, mode: Mode, theta: np.ndarray) -> Setup:
+    """Return a set-up that pretends the mode is at theta."""
+    value, gradient, hessian = model.source.reduce(
+        passes.derivatives, model.rows, model.predictors, theta, threads=1
+    )
     potential, slope, curvature = model.coefficient_priors.stand_in(theta)
     moved = mode._replace(
         theta=theta,
@@ -185,7 +192,9 @@ def basis_at(model: tb.Regression, mode: Mode, theta: np.ndarray) -> Basis:
         gradient=gradient + slope,
         hessian=hessian + np.diag(curvature),
     )
-    return Basis(moved, whiten(model, moved, threads=1))
+    setup = Setup(model, threads=1)
+    setup.__dict__["mode"], setup.__dict__["metric"] = moved, metric_at(model, moved, threads=1)
+    return setup
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +219,9 @@ def bench(
     """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
     move, density, arguments = (PROPOSALS | MIXTURES)[proposal]
     model = (CASES | HEAVY_ENDS)[case].model
-    basis = beside_the_mode(model, 0.4)
-    prepared = kernel(rule, move, truncation, radius, sketch).prepare(model, threads=1, basis=basis)
-    problem = _problem(case, prepared.whitening.centre.tobytes())
+    setup = beside_the_mode(model, 0.4)
+    prepared = kernel(rule, move, truncation, radius, sketch).prepare(model, setup=setup)
+    problem = _problem(case, prepared.metric.centre.tobytes())
     order, default = RULES[rule]
     local = None if default is None else (radius or default)
     return Bench(prepared, problem, oracle.Rule(order, local, truncation), density(problem, *arguments))
@@ -223,22 +232,58 @@ def _problem(case: str, centre: bytes) -> oracle.Problem:
     return (CASES | HEAVY_ENDS)[case].problem(np.frombuffer(centre))
 
 
-def empty_draws(steps: int, d: int) -> Draws:
-    """Return room for draws."""
-    return Draws(
-        np.empty((steps, d)),
-        np.empty(steps, dtype=np.bool_),
-        np.empty(steps, dtype=np.int64),
-        np.empty(steps, dtype=np.bool_),
-    )
+class Batches:
+    """A supply of few rows at a time, drawn from all of them by a random stream of its own, as from a file.
+
+    `drawn` has the numbers of all rows so far, in the order in which chains use them.
+    """
+
+    endless = False
+
+    def __init__(self, prepared: Any, size: int, seed: int) -> None:
+        self.whole, self.size, self.rng = prepared.target.rows, size, stream(seed)
+        self.d = prepared.model.d
+        self.drawn: list[int] = []
+        self.rows = self.whole._replace(psi=np.empty(0), table=np.empty((0, 2)))
+
+    def for_chain(self, chain: int) -> "Batches":
+        return self
+
+    def refill(self) -> Any:
+        """Gather the next rows: copies, so that a chain that looked elsewhere would be found out."""
+        whole = self.whole
+        chosen = np.array([draw_row(whole.table, self.rng) for _ in range(self.size)])
+        self.drawn.extend(chosen.tolist())
+        self._X = np.empty((self.size, self.d))
+        for line, i in zip(self._X, chosen, strict=True):
+            load_row(whole.design, int(i), line)
+
+        def some(values):
+            return values if values.shape[0] == 1 else np.ascontiguousarray(values[chosen])
+
+        self.rows = whole._replace(
+            design=describe(self._X),
+            responses=np.ascontiguousarray(whole.responses[chosen]),
+            weight=some(whole.weight),
+            offset=some(whole.offset),
+            psi=whole.psi[chosen],
+            shares=some(whole.shares),
+            table=np.empty((0, 2)),
+        )
+        return self.rows
 
 
-def run(prepared: Any, state: Any, rng: np.random.Generator, steps: int, budget: int = 2**62) -> tuple[Any, Draws]:
-    """Make steps with the compiled kernel."""
-    draws = empty_draws(steps, state.z.size)
-    state, done = prepared.run_chunk(prepared.target, prepared.proposal, state, rng, draws, budget)
-    assert done == steps
-    return state, draws
+def in_batches(prepared: Any, size: int = 7, seed: int = 0) -> Any:
+    """Return the same kernel with a supply of batches, and requests in between."""
+    supply = Batches(prepared, size, seed)
+    return dataclasses.replace(prepared, supply=supply, target=prepared.target._replace(rows=supply.rows))
+
+
+def run(driver: Driver, steps: int, budget: int = 2**62) -> Draws:
+    """Make steps with the compiled kernel, through the driver that answers it."""
+    draws = empty_draws(steps, driver.prepared.metric.d)
+    assert driver.advance(draws, budget) == steps
+    return draws
 
 
 def stream(seed: int) -> np.random.Generator:

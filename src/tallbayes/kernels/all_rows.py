@@ -73,7 +73,7 @@ def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: M
             for j in range(row.size):
                 at += row[j] * theta[j]
             eta[0, r] = at
-        jets(target.parameters, rows.responses[first : first + count], eta[:, :count].copy(), 0, False, out)
+        jets(target.likelihood.parameters, rows.responses[first : first + count], eta[:, :count].copy(), 0, False, out)
         for r in range(count):
             w = rows.weight[min(first + r, rows.weight.size - 1)]
             if w != 0.0:
@@ -84,7 +84,7 @@ def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: M
 @compiled
 def _prior(target: Target, z: Vector, scratch: Vector) -> float:
     linear, isotropic, quadratic, _, padded = target.prior
-    facts, rows, constant, _ = target.exact
+    facts, rows, constant, _ = target.surrogate.exact
     value = evaluate_one(linear, isotropic, quadratic, padded, z, scratch)
     return value + evaluate_exact(facts, rows, constant, z) if facts.size > 0 else value
 
@@ -116,7 +116,7 @@ def run_with_rows_at_hand(
                 continue
             shift(target.whitening, state.proposed if end == 1 else state.z, theta)
             for j in range(d):
-                theta[j] += target.centre[j]
+                theta[j] += target.likelihood.centre[j]
             found = _sum_potential(target, jets, theta, eta, out, row)
             if end == 0:
                 now.potential = found

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.kernels.state import BLOCK
-from tallbayes.kernels.target import Target
+from tallbayes.kernels.state import BLOCK, Ahead
+from tallbayes.kernels.target import Surrogate
 from tallbayes.proposals.affine import AffineProposal
 
 Vector = NDArray[np.float64]
@@ -32,12 +32,11 @@ def draw_noise(root: Matrix, noise: Matrix, rng: Any) -> None:
 
 
 @compiled
-def look_ahead(
-    target: Target, move: AffineProposal, noise: Matrix, values: Vector, distances: Vector, rng: Any
-) -> None:
+def look_ahead(surrogate: Surrogate, whitening: Matrix, local: bool, move: AffineProposal, ahead: Ahead, rng: Any) -> None:
     """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
-    _, whitening, _, surrogate, _, exact, bound, _, _, _, _, _, block_values = target
+    polynomial, exact, _, block_values = surrogate
     keep, drift, scale, root, _, _, _, _, _ = move
+    noise, values, distances = ahead
     d = drift.size
     draw_noise(root, noise, rng)
     if keep != 0.0:
@@ -47,8 +46,8 @@ def look_ahead(
     for j in range(d):
         for b in range(BLOCK):
             noise[j, b] = drift[j] + scale * noise[j, b]
-    block_values(surrogate, exact, noise, values)
-    if bound.local:
+    block_values(polynomial, exact, noise, values)
+    if local:
         for j in range(d):
             for b in range(BLOCK):
                 distances[b] += noise[j, b] * noise[j, b]

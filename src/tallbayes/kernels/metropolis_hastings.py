@@ -11,7 +11,7 @@ from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
 from tallbayes.kernels.scalable_mh import chunks
 from tallbayes.kernels.scalable_mh_steps import initial_state
 from tallbayes.kernels.surrogate_values import evaluators
-from tallbayes.kernels.target import Target
+from tallbayes.kernels.target import Likelihood, Surrogate, Target
 from tallbayes.models.base import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.setup.bounds import Bound
@@ -45,19 +45,15 @@ class MetropolisHastings(Kernel):
         move, reference = chosen.plan(metric, model.n)
         expansion = setup.expansion(0)
         excess = subtract(expansion.prior, reference)
+        functions = model.rows.functions
         target = Target(
-            metric.centre,
             metric.matrix,
-            model.predictors.linear,
-            excess,
-            excess,
-            expansion.exact,
             Bound(True, 0, 0.0, 0.0, 0.0, math.inf, 0.0),
             all_rows(model.source) if rows_are_at_hand(model) else empty_rows(),
-            model.rows.functions.remainders.pointer,
-            model.rows.parameters,
+            Likelihood(metric.centre, model.predictors.linear, functions.remainders.pointer, model.rows.parameters),
+            Surrogate(excess, expansion.exact, *evaluators(excess, expansion.exact)),
+            excess,
             no_sketch(),
-            *evaluators(excess, expansion.exact),
         )
         plan = {"kernel": "MetropolisHastings", "proposal": repr(chosen), "mode_passes": setup.mode.passes}
 

@@ -36,7 +36,7 @@ def rounding_floor(rows: Any, target: Target, suspect: Vector) -> float:
     move, other = suspect[FACTS : FACTS + d], suspect[FACTS + d :]
     row = row_of(target, i)
     psi = float(target.rows.psi[i])
-    if not target.linear:
+    if not target.likelihood.linear:
         return float(rows.rounding(row.response, row.weight, target.centre, move, other, k, psi, distance, limit))
     unit = (d + 2) * EPSILON
     size = np.abs(row.x)

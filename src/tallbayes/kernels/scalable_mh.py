@@ -17,7 +17,7 @@ from tallbayes.kernels.scalable_mh_steps import initial_state, run_chunk
 from tallbayes.kernels.sketched_thinning import thin_by_sketch
 from tallbayes.kernels.surrogate_trials import no_surrogate_trials, surrogate_trials
 from tallbayes.kernels.surrogate_values import evaluators
-from tallbayes.kernels.target import Target
+from tallbayes.kernels.target import Likelihood, Surrogate, Target
 from tallbayes.kernels.thinning import thin
 from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
@@ -188,19 +188,15 @@ def prepare_thinning(
     limit = float(model.n) if truncation is None else float(truncation)
     supply = setup.supply(kind, order)
     surrogate = subtract(expansion.surrogate, reference)
+    functions = model.rows.functions
     target = Target(
-        metric.centre,
         metric.matrix,
-        model.predictors.linear,
-        surrogate,
-        subtract(expansion.prior, reference),
-        expansion.exact,
         Bound(kind.local, order, *bounds.sums, bounds.radius, limit),
         supply.rows,
-        model.rows.functions.remainders.pointer,
-        model.rows.parameters,
+        Likelihood(metric.centre, model.predictors.linear, functions.remainders.pointer, model.rows.parameters),
+        Surrogate(surrogate, expansion.exact, *evaluators(surrogate, expansion.exact)),
+        subtract(expansion.prior, reference),
         setup.sketch(kind, order) if sketch else no_sketch(),
-        *evaluators(surrogate, expansion.exact),
     )
     plan = {
         "kernel": type(kernel).__name__,

@@ -86,8 +86,10 @@ def run_chunk(
     Returns the number of steps finished and what the chain asks for. Where a chunk ends changes nothing: the step
     under way goes on in the next one.
     """
-    _, whitening, _, surrogate, _, exact, bound, _, _, _, sketch, value, _ = target
-    z, proposed, noise, values, distances, _, numbers, _, _, _, _, _, scratch = state
+    whitening, bound, _, _, surrogate, _, sketch = target
+    polynomial, exact, value, _ = surrogate
+    z, proposed, numbers, ahead, _, scratch = state
+    noise, values, distances = ahead
     out_z, out_accepted, out_rows, out_full = draws
     keep, _, _, _, walk_every, _, trials, _, _ = move
     now, d, sketched = numbers[0], z.size, sketch.facts.size > 0
@@ -108,14 +110,14 @@ def run_chunk(
                 log_ratio = 0.0
             else:
                 if now.used == BLOCK:
-                    look_ahead(target, move, noise, values, distances, rng)
+                    look_ahead(surrogate, whitening, bound.local, move, ahead, rng)
                     now.used = 0
                 now.correction = propose(move, z, noise, now.used, walks, proposed)
                 if keep == 0.0 and not walks:
                     now.proposed_value = values[now.used]
                     now.proposed_distance = distances[now.used]
                 else:
-                    now.proposed_value = value(surrogate, exact, proposed, scratch)
+                    now.proposed_value = value(polynomial, exact, proposed, scratch)
                     now.proposed_distance = distance_from_centre(bound.local, whitening, proposed)
                 now.used += 1
                 log_ratio = now.value - now.proposed_value + now.correction

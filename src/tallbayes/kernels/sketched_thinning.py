@@ -31,10 +31,10 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     Events are drawn a batch at a time. A rejection drops the rest of its batch; what the clock then has beyond the
     last event, or beyond the step if no event was left, is a fresh exponential.
     """
-    _, whitening, _, _, _, _, bound, rows, _, _, sketch, _, _ = target
+    whitening, bound, rows, likelihood, _, _, sketch = target
     codes, facts = sketch
-    _, _, _, _, _, _, table = rows
-    z, proposed, _, _, _, _, numbers, move, other, _, _, _, _ = state
+    table = rows.table
+    z, proposed, numbers, _, room, _ = state
     now, order, d, width = numbers[0], bound.order, z.size, codes.shape[1]
     before, after, between = event_factors(
         bound, whitening, z, now.distance, proposed, now.proposed_distance
@@ -94,12 +94,13 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
             if uniforms[b] >= chances[b]:
                 continue
             if not ready:
-                shift(whitening, z, move)
-                shift(whitening, proposed, other)
+                shift(whitening, z, room.move)
+                shift(whitening, proposed, room.other)
                 ready = True
             i, kind = batch[b], kinds[b]
             factor = after if kind == RISE else before if kind == FALL else between
-            if try_row(target, state, i, kind, factor, share_of(facts, kind, i), uniforms[b]):
+            share = share_of(facts, kind, i)
+            if try_row(rows, likelihood, numbers, room, order, i, kind, factor, share, uniforms[b]):
                 if count < BATCH:
                     now.clock -= now.pending  # it was seen to outlast the step: only what is beyond is fresh
                 return REJECTED

@@ -52,33 +52,50 @@ NUMBERS = np.dtype(
 """The scalars of a state."""
 
 
+class Ahead(NamedTuple):
+    """What was drawn ahead, for a block of steps."""
+
+    noise: Matrix
+    """A column for each step: normal random numbers, or proposals if they do not depend on z."""
+    values: Vector
+    """Surrogate, less the proposal's G, at the columns of noise, if they are proposals."""
+    distances: Vector
+    """Norms of the columns of noise, if they are proposals."""
+
+
+class Room(NamedTuple):
+    """Where a step puts what it computes of rows; nothing that the next step needs, but the suspects."""
+
+    suspects: Matrix
+    """A line for each intensity above its bound: row, intensity, limit, distance; both states, less the centre."""
+    move: Vector
+    """Theta less the centre at z."""
+    other: Vector
+    """Theta less the centre at the proposal."""
+    row: Vector
+    """A row of the design, or a candidate."""
+    ends: Matrix
+    """A row's predictor at the centre, and how far it moves to z and to the proposal; a line for each."""
+    pair: Vector
+    """A row's two remainders."""
+
+
 class State(NamedTuple):
     """All that the next step needs beside the target and the random stream; compiled code changes it in place."""
 
     z: Vector
     proposed: Vector
-    noise: Matrix
-    """A column for each step of the block: normal random numbers, or proposals if they do not depend on z."""
-    values: Vector
-    """Surrogate, less the proposal's G, at the columns of noise, if they are proposals."""
-    distances: Vector
-    """Norms of the columns of noise, if they are proposals."""
-    suspects: Matrix
-    """A line for each intensity above its bound: row, intensity, limit, distance; both states, less the centre."""
     numbers: NDArray[np.void]
     """One record of NUMBERS."""
-    move: Vector
-    """Scratch: theta less the centre at z."""
-    other: Vector
-    """Scratch: theta less the centre at the proposal."""
-    row: Vector
-    """Scratch: a row of the design, or a candidate."""
-    ends: Matrix
-    """Scratch: a row's predictor at the centre, and how far it moves to z and to the proposal; a line for each."""
-    pair: Vector
-    """Scratch: a row's two remainders."""
+    ahead: Ahead
+    room: Room
     padded: Vector
     """Scratch for the surrogate, zero beyond d."""
+
+    @property
+    def suspects(self) -> Matrix:
+        """Intensities above their bound, for a closer look."""
+        return self.room.suspects
 
     @property
     def violations(self) -> int:
@@ -97,21 +114,10 @@ def new_state(z: Vector) -> State:
     numbers = np.zeros(1, dtype=NUMBERS).view(np.recarray)
     numbers["used"] = BLOCK
     numbers["potential"] = np.nan
-    return State(
-        z.copy(),
-        np.empty(d),
-        np.empty((d, BLOCK)),
-        np.empty(BLOCK),
-        np.empty(BLOCK),
-        np.empty((SUSPECTS, FACTS + 2 * d)),
-        numbers,
-        np.empty(d),
-        np.empty(d),
-        np.empty(d),
-        np.empty((3, 1)),
-        np.empty(2),
-        np.zeros(d + LANES),
-    )
+    ahead = Ahead(np.empty((d, BLOCK)), np.empty(BLOCK), np.empty(BLOCK))
+    suspects = np.empty((SUSPECTS, FACTS + 2 * d))
+    room = Room(suspects, np.empty(d), np.empty(d), np.empty(d), np.empty((3, 1)), np.empty(2))
+    return State(z.copy(), np.empty(d), numbers, ahead, room, np.zeros(d + LANES))
 
 
 class Draws(NamedTuple):

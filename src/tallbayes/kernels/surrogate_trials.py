@@ -18,8 +18,11 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
     surrogate is not too far below its Gaussian part; a start outside that region stays where it is. Returns whether
     anything was accepted.
     """
-    _, whitening, _, surrogate, _, exact, bound, _, _, _, _, value_at, _ = target
-    z, proposed, noise, values, distances, _, numbers, _, _, candidate, _, _, scratch = state
+    whitening, bound, _, _, surrogate, _, _ = target
+    polynomial, exact, value_at, _ = surrogate
+    z, proposed, numbers, ahead, room, scratch = state
+    noise, values, distances = ahead
+    candidate = room.row
     _, middle, _, _, _, _, trials, keep, deepest = move
     now, d, radius, floor, slack = numbers[0], z.size, bound.radius, -deepest, exact.slack
     spread = np.sqrt(1.0 - keep * keep)
@@ -30,7 +33,7 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
         proposed[j] = z[j]
     for trial in range(trials):
         if now.used == BLOCK:
-            look_ahead(target, move, noise, values, distances, rng)
+            look_ahead(surrogate, whitening, bound.local, move, ahead, rng)
             now.used = 0
         used = now.used
         if trial % 2 == 0:
@@ -41,7 +44,7 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
             for j in range(d):
                 fresh = spread * (noise[j, used] - middle[j])
                 candidate[j] = middle[j] + keep * (proposed[j] - middle[j]) + fresh
-            next_value = value_at(surrogate, exact, candidate, scratch)
+            next_value = value_at(polynomial, exact, candidate, scratch)
             next_distance = distance_from_centre(bound.local, whitening, candidate)
         now.used += 1
         allowed = next_distance <= radius and next_value >= floor * next_distance * next_distance - slack

@@ -19,38 +19,62 @@ RISE, FALL, STEP = 0, 1, 2
 """Kinds of events: for a remainder that rises to z', for one that falls from z, and for the step as a whole."""
 
 
-class Target(NamedTuple):
-    """The posterior in whitened coordinates z.
-
-    Both polynomials have the proposal's own log ratio taken off, so that differences of them are all that
-    acceptance needs.
-    """
+class Likelihood(NamedTuple):
+    """What a chain needs to evaluate one row."""
 
     centre: Vector
-    whitening: Matrix
-    """W: theta = centre + W z."""
+    """Parameters at z = 0."""
     linear: bool
     """Whether a row has one predictor, x_i . theta + offset_i; if not, every parameter is a predictor."""
-    surrogate: Polynomial
-    prior: Polynomial
-    exact: ExactPrior
-    """Priors that are no polynomials, to be added to either."""
-    bound: Bound
-    rows: SuppliedRows
     remainders: Any
     """What the expansion leaves of a row, by address (`families/rows.py`)."""
     parameters: Vector
     """Of that function."""
-    sketch: Sketch
+
+
+class Surrogate(NamedTuple):
+    """The surrogate, less the proposal's G."""
+
+    polynomial: Polynomial
+    exact: ExactPrior
+    """Priors that are no polynomials."""
     value: Any
-    """The surrogate at one proposal, by address (`surrogate_values.py`)."""
+    """The sum of both at one proposal, by address (`surrogate_values.py`)."""
     block_values: Any
     """The same for a block of proposals."""
 
 
+class Target(NamedTuple):
+    """The posterior in whitened coordinates z.
+
+    Surrogate and prior have the proposal's own log ratio taken off, so that differences of them are all that
+    acceptance needs.
+    """
+
+    whitening: Matrix
+    """W: theta = centre + W z."""
+    bound: Bound
+    rows: SuppliedRows
+    likelihood: Likelihood
+    surrogate: Surrogate
+    prior: Polynomial
+    """Normal priors; others are in the surrogate."""
+    sketch: Sketch
+
+    @property
+    def centre(self) -> Vector:
+        """Parameters at z = 0."""
+        return self.likelihood.centre
+
+    @property
+    def exact(self) -> ExactPrior:
+        """Priors that are no polynomials."""
+        return self.surrogate.exact
+
+
 def surrogate_at(target: Target, z: Vector) -> float:
     """Return the surrogate, less the proposal's G."""
-    return float(evaluate(target.surrogate, z[None])[0] + exact_at(target.exact, z[None])[0])
+    return float(evaluate(target.surrogate.polynomial, z[None])[0] + exact_at(target.exact, z[None])[0])
 
 
 def prior_at(target: Target, z: Vector) -> float:
@@ -97,14 +121,14 @@ class TargetRow(NamedTuple):
 
     def moved(self, target: Target, move: Vector) -> Vector:
         """Return how far its predictors move with theta."""
-        return np.array([float(np.dot(self.x, move))]) if target.linear else move
+        return np.array([float(np.dot(self.x, move))]) if target.likelihood.linear else move
 
 
 def row_of(target: Target, i: int) -> TargetRow:
     """Read one of the supplied rows."""
     rows = target.rows
-    x = np.empty(target.centre.size if target.linear else 0)
+    x = np.empty(target.centre.size if target.likelihood.linear else 0)
     load_row(rows.design, i, x)
     offset, weight = (float(v[min(i, v.size - 1)]) for v in (rows.offset, rows.weight))
-    eta = np.array([float(np.dot(x, target.centre)) + offset]) if target.linear else target.centre
+    eta = np.array([float(np.dot(x, target.centre)) + offset]) if target.likelihood.linear else target.centre
     return TargetRow(x, rows.responses[i], weight, offset, eta)

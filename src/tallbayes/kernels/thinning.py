@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tallbayes.compiled import ByAddress, compiled
-from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, State
-from tallbayes.kernels.target import FALL, RISE, STEP, Target
+from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
+from tallbayes.kernels.target import FALL, RISE, STEP, Likelihood
 from tallbayes.kernels.types import TRIALS
 from tallbayes.setup.bounds import event_factors, shift
 from tallbayes.sources.alias import draw_row, share_of
 from tallbayes.sources.memory import load_row
+from tallbayes.sources.supply import SuppliedRows
 
 REJECTED, ACCEPTED, UNFINISHED, OUT_OF_ROWS = range(4)
 """How the trials of a step end: a row rejected it; none did; the budget, or the room for suspects, was spent; or the
@@ -48,13 +49,22 @@ def intensity_of(kind: int, before: float, after: float) -> float:
 
 @compiled
 def try_row(
-    target: Target, state: State, i: int, kind: int, factor: float, share: float, uniform: float
+    rows: SuppliedRows,
+    likelihood: Likelihood,
+    numbers: Any,
+    room: Room,
+    order: int,
+    i: int,
+    kind: int,
+    factor: float,
+    share: float,
+    uniform: float,
 ) -> bool:
     """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look."""
-    centre, _, linear, _, _, _, bound, rows, remainders, parameters, _, _, _ = target
     design, responses, weights, offsets, psi, _, _ = rows
-    _, _, _, _, _, suspects, numbers, move, other, row, ends, pair, _ = state
-    now, d, order = numbers[0], centre.size, bound.order
+    centre, linear, remainders, parameters = likelihood
+    suspects, move, other, row, ends, pair = room
+    now, d = numbers[0], centre.size
     if linear:
         load_row(design, i, row)
         at_centre, before, after = 0.0, 0.0, 0.0
@@ -87,13 +97,13 @@ def try_row(
 
 def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     """Go through the events of a step until one rejects, none is left, or the budget is spent."""
-    _, whitening, _, _, _, _, bound, rows, _, _, _, _, _ = target
+    whitening, bound, rows, likelihood, _, _, _ = target
     _, _, _, _, psi, shares, table = rows
-    z, proposed, _, _, _, _, numbers, move, other, _, _, _, _ = state
+    z, proposed, numbers, _, room, _ = state
     now, total = numbers[0], bound.total
     before, after, between = event_factors(bound, whitening, z, now.distance, proposed, now.proposed_distance)
-    shift(whitening, z, move)
-    shift(whitening, proposed, other)
+    shift(whitening, z, room.move)
+    shift(whitening, proposed, room.other)
     while now.clock < now.pending:
         if now.work >= budget or now.suspects == SUSPECTS:
             return UNFINISHED
@@ -113,7 +123,7 @@ def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
         if uniform >= share:
             continue
         factor = after if kind == RISE else before if kind == FALL else between
-        if try_row(target, state, i, kind, factor, share, uniform):
+        if try_row(rows, likelihood, numbers, room, bound.order, i, kind, factor, share, uniform):
             return REJECTED
     return ACCEPTED
 

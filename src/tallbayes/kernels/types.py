@@ -8,7 +8,7 @@ from numba import typeof, types
 
 from tallbayes.families.rows import REMAINDERS
 from tallbayes.kernels.state import new_state
-from tallbayes.kernels.target import Target
+from tallbayes.kernels.target import Likelihood, Surrogate, Target
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import Bound
 from tallbayes.setup.exact_prior import ExactPrior
@@ -21,23 +21,13 @@ from tallbayes.sources.supply import empty_rows
 def _parts() -> dict[str, Any]:
     """Return the types of target, move, state and random stream, from examples of them."""
     vector, matrix = np.zeros(1), np.zeros((1, 1))
-    plain = polynomial(vector)
-    fields = {
-        "centre": vector,
-        "whitening": matrix,
-        "linear": True,
-        "surrogate": plain,
-        "prior": plain,
-        "exact": ExactPrior(np.zeros((0, 5)), np.zeros((0, 1)), 0.0, 0.0),
-        "bound": Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0),
-        "rows": empty_rows(),
-        "remainders": types.FunctionType(REMAINDERS),
-        "parameters": vector,
-        "sketch": no_sketch(),
-        "value": types.FunctionType(VALUE()),
-        "block_values": types.FunctionType(BLOCK_VALUES()),
-    }
-    kinds = [value if isinstance(value, types.Type) else typeof(value) for value in fields.values()]
+    bound = Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    array = types.float64[::1]
+    likelihood = types.NamedTuple([array, types.boolean, types.FunctionType(REMAINDERS), array], Likelihood)
+    pointers = types.FunctionType(VALUE()), types.FunctionType(BLOCK_VALUES())
+    surrogate = types.NamedTuple([*_surrogate(), *pointers], Surrogate)
+    parts = [matrix, bound, empty_rows(), likelihood, surrogate, polynomial(vector), no_sketch()]
+    kinds = [part if isinstance(part, types.Type) else typeof(part) for part in parts]
     return {
         "target": types.NamedTuple(kinds, Target),
         "move": typeof(AffineProposal(0.0, vector, 0.0, matrix)),
