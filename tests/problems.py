@@ -11,6 +11,7 @@ import numpy as np
 import oracle
 import tallbayes as tb
 from tallbayes.kernels.driver import Driver
+from tallbayes.kernels.scalable_mh import chunks
 from tallbayes.kernels.state import Draws, empty_draws
 from tallbayes.models import passes
 from tallbayes.setup.metric import metric_at
@@ -276,7 +277,12 @@ class Batches:
 def in_batches(prepared: Any, size: int = 7, seed: int = 0) -> Any:
     """Return the same kernel with a supply of batches, and requests in between."""
     supply = Batches(prepared, size, seed)
-    return dataclasses.replace(prepared, supply=supply, target=prepared.target._replace(rows=supply.rows))
+    return dataclasses.replace(
+        prepared,
+        supply=supply,
+        target=prepared.target._replace(rows=supply.rows),
+        run_chunk=chunks(prepared.model, prepared.move, at_hand=False),
+    )
 
 
 def run(driver: Driver, steps: int, budget: int = 2**62) -> Draws:

@@ -228,11 +228,14 @@ def prepare_thinning(
     )
 
 
-def chunks(model: Model, move: AffineProposal, *, sketch: bool = False) -> Any:
-    """Return the function that runs chunks of steps, with the parts that a proposal and a sketch call for."""
+def chunks(model: Model, move: AffineProposal, *, sketch: bool = False, at_hand: bool | None = None) -> Any:
+    """Return the function that runs chunks of steps, with the parts that a proposal and a sketch call for.
+
+    Where all rows are at hand, among those that are supplied, steps on all rows need not ask for them.
+    """
     trials = (surrogate_trials if move.inner > 1 else no_surrogate_trials).pointer
     tries = (thin_by_sketch if sketch else thin).pointer
-    if rows_are_at_hand(model):
+    if rows_are_at_hand(model) if at_hand is None else at_hand:
         jets = model.rows.functions.jets.pointer
         return lambda *arguments: run_with_rows_at_hand(*arguments, trials, tries, jets)
     return lambda *arguments: run_chunk(*arguments, trials, tries)
