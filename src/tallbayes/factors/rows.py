@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import ByAddress
-from tallbayes.families.rows import JETS, REMAINDERS, RowFunctions, call_jets, call_remainders, packed_size
+from tallbayes.families.rows import JETS, REMAINDERS, RowFunctions, call_jets, call_remainders
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -51,11 +51,11 @@ class FactorRows:
         """None that are used: the functions have theirs inside."""
         return np.zeros(1)
 
-    def jets(self, responses: Matrix, eta: Matrix, order: int, *, majorise: bool = False) -> Matrix:
-        """Return U, its gradient and its second derivatives, packed, for rows in columns."""
-        out = np.empty((packed_size(eta.shape[0], order), eta.shape[1]))
-        call_jets(self.functions.jets.pointer, self.parameters, responses, eta, order, majorise, out)
-        return out
+    def jets(
+        self, responses: Matrix, eta: Matrix, order: int, *, first: int = 0, majorise: bool = False
+    ) -> Matrix:
+        """Return U, its gradient and its second derivatives, or from a higher order on, packed; rows in columns."""
+        return call_jets(self, responses, eta, first, order, majorise)
 
     def remainders(self, responses: Matrix, eta: Matrix, old: Matrix, new: Matrix, order: int) -> Matrix:
         """Return 0 and the change of the remainder from eta + old to eta + new; rows in columns."""
@@ -117,22 +117,25 @@ class FactorRows:
 def around(potential: Any, gradient: Any, hessian: Any) -> RowFunctions:
     """Return what passes and chains call by address, compiled around three compiled functions of a row."""
 
-    def jets(parameters: Any, responses: Any, eta: Any, order: Any, majorise: Any, out: Any) -> None:
+    def jets(parameters: Any, responses: Any, eta: Any, first: Any, last: Any, majorise: Any, out: Any) -> None:
         d = eta.shape[0]
         theta, slope, curvature = np.empty(d), np.empty(d), np.empty((d, d))
         for r in range(eta.shape[1]):
+            at = 0
             for j in range(d):
                 theta[j] = eta[j, r]
-            out[0, r] = potential(theta, responses[r])
-            if order >= 1:
+            if first == 0:
+                out[0, r] = potential(theta, responses[r])
+                at = 1
+            if first <= 1 <= last:
                 slope[:] = 0.0
                 gradient(theta, responses[r], slope)
                 for j in range(d):
-                    out[1 + j, r] = slope[j]
-            if order >= 2:
+                    out[at + j, r] = slope[j]
+                at += d
+            if last == 2:
                 curvature[:] = 0.0
                 hessian(theta, responses[r], curvature)
-                at = 1 + d
                 for j in range(d):
                     for k in range(j + 1):
                         out[at, r] = curvature[j, k]

@@ -28,9 +28,9 @@ Matrix = NDArray[np.float64]
 
 _VECTOR = types.Array(types.float64, 1, "C")
 _MATRIX = types.Array(types.float64, 2, "C")
-JETS = types.void(_VECTOR, _MATRIX, _MATRIX, types.int64, types.boolean, _MATRIX)
-"""``jets(parameters, responses, eta, order, majorise, out)``: U and its derivatives up to an order. With
-``majorise``, second derivatives of a parabola that touches U and lies above it."""
+JETS = types.void(_VECTOR, _MATRIX, _MATRIX, types.int64, types.int64, types.boolean, _MATRIX)
+"""``jets(parameters, responses, eta, first, last, majorise, out)``: derivatives of U of orders first to last, U itself
+being of order 0. With ``majorise``, second derivatives of a parabola that touches U and lies above it."""
 BOUNDS = types.void(
     _VECTOR, _VECTOR, _MATRIX, _MATRIX, _MATRIX, types.float64, types.int64, _MATRIX
 )
@@ -81,11 +81,11 @@ class Rows:
         """The curve's parameters, in order."""
         return np.array(self.curve, dtype=np.float64)
 
-    def jets(self, responses: Matrix, eta: Matrix, order: int, *, majorise: bool = False) -> Matrix:
-        """Return U and its derivatives up to an order, packed, for rows in columns."""
-        out = np.empty((packed_size(eta.shape[0], order), eta.shape[1]))
-        call_jets(self.functions.jets.pointer, self.parameters, responses, eta, order, majorise, out)
-        return out
+    def jets(
+        self, responses: Matrix, eta: Matrix, order: int, *, first: int = 0, majorise: bool = False
+    ) -> Matrix:
+        """Return derivatives of U up to an order, from U itself on or from a higher one, packed; rows in columns."""
+        return call_jets(self, responses, eta, first, order, majorise)
 
     def bounds(self, responses: Matrix, eta: Matrix, norms: Matrix, radius: float, m: int) -> Matrix:
         """Return the largest rise and fall of the m-th derivative within a box, for rows in columns."""
@@ -132,21 +132,24 @@ class Rows:
 def of_curve(kind: type) -> RowFunctions:
     """Return the functions of rows that are w [m g(s eta + c) + l eta] of one predictor, without the weight w."""
 
-    def jets(parameters: Any, responses: Any, eta: Any, order: Any, majorise: Any, out: Any) -> None:
+    def jets(parameters: Any, responses: Any, eta: Any, first: Any, last: Any, majorise: Any, out: Any) -> None:
         curve = curve_of(kind, parameters)
         for r in range(eta.shape[1]):
             m, s, c, l, piece = coefficients(curve, responses[r, 0])
             t = s * eta[0, r] + c
+            if first == 0:
+                out[0, r] = m * potential(curve, t, piece) + l * eta[0, r]
+            if last == 0:
+                continue
             g1, g2, g3, _ = jet(curve, t, piece)
             if majorise and abs(t) > 1e-8:
                 g2 = g1 / t
-            out[0, r] = m * potential(curve, t, piece) + l * eta[0, r]
-            if order >= 1:
-                out[1, r] = m * s * g1 + l
-            if order >= 2:
-                out[2, r] = m * s * s * g2
-            if order >= 3:
-                out[3, r] = m * s * s * s * g3
+            if first <= 1:
+                out[1 - first, r] = m * s * g1 + l
+            if first <= 2 <= last:
+                out[2 - first, r] = m * s * s * g2
+            if last == 3:
+                out[3 - first, r] = m * s * s * s * g3
 
     def bounds(
         parameters: Any, critical: Any, responses: Any, eta: Any, norms: Any, radius: Any, m: Any, out: Any
@@ -157,13 +160,15 @@ def of_curve(kind: type) -> RowFunctions:
             t = s * eta[0, r] + c
             half = abs(s) * radius * norms[0, r] if radius < math.inf else math.inf
             least, largest = derivative_range(curve, m, t - half, t + half, critical, piece)
-            power = multiple * s**m
+            power, size = multiple, 1.0
+            for _ in range(m):
+                power *= s
+                size *= norms[0, r]
             rise, fall = power * largest, -power * least
             if power < 0.0:
                 rise, fall = power * least, -power * largest
             if m == 1:
                 rise, fall = rise + l, fall - l
-            size = norms[0, r] ** m
             out[0, r] = max(0.0, rise) * size
             out[1, r] = max(0.0, fall) * size
 
@@ -182,12 +187,20 @@ def of_curve(kind: type) -> RowFunctions:
     return RowFunctions(ByAddress(JETS, jets), ByAddress(BOUNDS, bounds), ByAddress(REMAINDERS, remainders))
 
 
+def call_jets(rows: Any, responses: Matrix, eta: Matrix, first: int, last: int, majorise: bool) -> Matrix:
+    """Return derivatives of rows that have `functions` and `parameters`."""
+    q = eta.shape[0]
+    lines = packed_size(q, last) - (packed_size(q, first - 1) if first else 0)
+    out = np.empty((lines, eta.shape[1]))
+    _call_jets(rows.functions.jets.pointer, rows.parameters, responses, eta, first, last, majorise, out)
+    return out
+
+
 @compiled
-def call_jets(
-    jets: Any, parameters: Vector, responses: Matrix, eta: Matrix, order: int, majorise: bool, out: Matrix
+def _call_jets(
+    jets: Any, parameters: Vector, responses: Matrix, eta: Matrix, first: int, last: int, majorise: bool, out: Matrix
 ) -> None:
-    """Call the function by its address."""
-    jets(parameters, responses, eta, order, majorise, out)
+    jets(parameters, responses, eta, first, last, majorise, out)
 
 
 @compiled

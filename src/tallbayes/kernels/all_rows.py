@@ -73,7 +73,7 @@ def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: M
             for j in range(row.size):
                 at += row[j] * theta[j]
             eta[0, r] = at
-        jets(target.likelihood.parameters, rows.responses[first : first + count], eta[:, :count].copy(), 0, False, out)
+        jets(target.likelihood.parameters, rows.responses[first : first + count], eta[:, :count].copy(), 0, 0, False, out)
         for r in range(count):
             w = rows.weight[min(first + r, rows.weight.size - 1)]
             if w != 0.0:

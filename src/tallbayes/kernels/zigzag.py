@@ -187,6 +187,6 @@ def _sum_slope_bounds(block: Block, arguments: tuple[Any, ...], table: Vector | 
     psi = slope_bounds(block, *arguments).psi
     if table is not None:
         table[block.first : block.first + block.count] = psi
-    own = np.abs(rows.jets(block.responses, predictors.at(block, centre), 2)[2])
+    own = np.abs(rows.jets(block.responses, predictors.at(block, centre), 2, first=2)[0])
     actual = float(np.sum(block.weight * own * _lengths(block, frame)))
     return SlopeSums(float(np.sum(psi)), actual, float(np.max(psi)))

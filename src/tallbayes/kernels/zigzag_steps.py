@@ -155,12 +155,12 @@ def row_flip(target: ZigZagTarget, state: ZigZagState, i: int, far: float, rng: 
     for j in range(d):
         at_centre += row[j] * target.centre[j]
         step += row[j] * state.move[j]
-    eta, jets = np.empty((1, 2)), np.empty((2, 2))
+    eta, slopes = np.empty((1, 2)), np.empty((1, 2))
     eta[0, 0], eta[0, 1] = at_centre, at_centre + step
     responses = np.empty((2, 1))
     responses[0, 0] = responses[1, 0] = rows.responses[i, 0]
-    target.jets(target.parameters, responses, eta, 1, False, jets)
-    change = rows.weight[min(i, rows.weight.size - 1)] * (jets[1, 1] - jets[1, 0])
+    target.jets(target.parameters, responses, eta, 1, 1, False, slopes)
+    change = rows.weight[min(i, rows.weight.size - 1)] * (slopes[0, 1] - slopes[0, 0])
     length = 0.0
     for j in range(d):
         x = 0.0

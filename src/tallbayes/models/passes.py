@@ -48,10 +48,10 @@ def potential_change(
         return float(np.sum(after - before)), float(np.sum(after))
 
 
-def slopes(block: Block, rows: Any, predictors: Predictors, theta: Vector) -> tuple[float, Vector]:
-    """Return the negative log-likelihood and its gradient at theta."""
-    jets = weighted(rows.jets(block.responses, predictors.at(block, theta), 1), block.weight)
-    return float(np.sum(jets[0])), predictors.gradient(block, jets[1:])
+def slopes(block: Block, rows: Any, predictors: Predictors, theta: Vector) -> Vector:
+    """Return the gradient of the negative log-likelihood at theta."""
+    eta = predictors.at(block, theta)
+    return predictors.gradient(block, weighted(rows.jets(block.responses, eta, 1, first=1), block.weight))
 
 
 def derivatives(
@@ -73,8 +73,8 @@ def whitened_hessian(
 ) -> Matrix:
     """Return the Hessian in whitened coordinates, from whitened rows."""
     eta = predictors.at(block, centre)
-    jets = weighted(rows.jets(block.responses, eta, 2), block.weight)
-    return predictors.hessian(block, jets[1 + eta.shape[0] :], inverse_root)
+    curvatures = weighted(rows.jets(block.responses, eta, 2, first=2), block.weight)
+    return predictors.hessian(block, curvatures, inverse_root)
 
 
 def third_derivatives(block: Block, rows: Any, predictors: Linear, centre: Vector, inverse_root: Matrix) -> Vector:
@@ -82,14 +82,14 @@ def third_derivatives(block: Block, rows: Any, predictors: Linear, centre: Vecto
 
     For each middle index b one matrix product has every a >= b and c <= b: no entry is computed twice.
     """
-    jets = weighted(rows.jets(block.responses, predictors.at(block, centre), 3), block.weight)
+    third = weighted(rows.jets(block.responses, predictors.at(block, centre), 3, first=3), block.weight)[0]
     white = predictors.whitened(block, inverse_root)
     d = white.shape[1]
     packed = np.empty(d * (d + 1) * (d + 2) // 6)
     start = np.array([a * (a + 1) * (a + 2) // 6 for a in range(d)])  # where the entries (a, ., .) begin
     pair = np.empty_like(white)
     for b in range(d):
-        np.multiply(white[:, b:], (jets[3] * white[:, b])[:, None], out=pair[:, b:])
+        np.multiply(white[:, b:], (third * white[:, b])[:, None], out=pair[:, b:])
         products = pair[:, b:].T @ white[:, : b + 1]
         at = start[b:, None] + b * (b + 1) // 2 + np.arange(b + 1)
         packed[at] = products
@@ -157,7 +157,7 @@ def sum_bounds(
 def steepest_row(block: Block, rows: Any, predictors: Linear, theta: Vector) -> "Steepest":
     """Return the row with the steepest potential at theta, one that is not a number counting as steepest."""
     eta = predictors.at(block, theta)
-    pull = np.abs(weighted(rows.jets(block.responses, eta, 1), block.weight)[1])
+    pull = np.abs(weighted(rows.jets(block.responses, eta, 1, first=1), block.weight)[0])
     at = int(np.argmax(np.where(np.isnan(pull), math.inf, pull)))
     offset, weight = (float(v[min(at, v.size - 1)]) for v in (block.offset, block.weight))
     size = math.inf if math.isnan(pull[at]) else float(pull[at])

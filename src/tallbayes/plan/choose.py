@@ -12,6 +12,7 @@ from tallbayes.kernels.state import empty_draws
 from tallbayes.models.base import Model
 from tallbayes.plan.forecast import Forecast, forecast
 from tallbayes.setup.setup import setup_of
+from tallbayes.sources.threads import one_blas_thread
 
 REHEARSAL_STEPS, SKETCHED_STEPS = 1500, 6000
 """Steps of a rehearsal; more with a sketch, where few of many events read a row, and each costs little."""
@@ -84,6 +85,11 @@ def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | No
     Chosen
         The kernel, prepared, with forecasts and rehearsal. The same model always gets the same one.
     """
+    with one_blas_thread():  # small matrices gain nothing from more, and threads that wait for them lose
+        return _choose(model, kernel, draws, threads)
+
+
+def _choose(model: Model, kernel: Kernel | None, draws: int, threads: int | None) -> Chosen:
     setup = setup_of(model, threads=threads)
     forecasts: list[Forecast] = []
     open_choice = kernel is None

@@ -41,14 +41,24 @@ class Draw(NamedTuple):
     full_pass: NDArray[np.bool_]
 
 
+PAGE, FETCHED = 512, 2**26
+"""Numbers in a page of memory; and how many numbers are fetched from the system before the first step, at most."""
+
+
 def room_for(chains: int, draws: int, d: int) -> Draw:
-    """Return room for the draws of all chains."""
-    return Draw(
+    """Return room for the draws of all chains.
+
+    A system hands out memory when it is first written to, which can take as long as the draws themselves. So some of
+    it is written to here; the rest of a very long run comes as it is needed.
+    """
+    room = Draw(
         np.empty((chains, draws, d)),
         np.zeros((chains, draws), dtype=np.bool_),
         np.zeros((chains, draws), dtype=np.int64),
         np.zeros((chains, draws), dtype=np.bool_),
     )
+    room.beta.reshape(-1)[:FETCHED:PAGE] = 0.0
+    return room
 
 
 class Chain:

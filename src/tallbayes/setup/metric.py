@@ -122,6 +122,4 @@ def metric_at(model: Model, mode: Mode, *, threads: int | None = None) -> Metric
 
 
 def _inverse_lower(root: Matrix) -> Matrix:
-    from scipy.linalg import solve_triangular
-
-    return np.ascontiguousarray(np.tril(solve_triangular(root, np.eye(root.shape[0]), lower=True)))
+    return np.ascontiguousarray(np.tril(np.linalg.solve(root, np.eye(root.shape[0]))))

@@ -14,8 +14,9 @@ from tallbayes.sources.base import Source
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-SUBSAMPLE, GROWTH = 20_000, 8
-"""Rows of the first subsample, and by how much the next is larger, while it is much smaller than the data."""
+SUBSAMPLE, GROWTH, SMALL = 20_000, 8, 64
+"""Rows of the first subsample, by how much the next is larger, and of how many of its size the data must consist for it
+to be worth while: it saves a pass for the gradient alone, and takes two or three for the Hessian of its own rows."""
 TOLERANCE = 1e-8
 """Length of the last Newton step, in posterior standard deviations."""
 LARGE, LARGE_TOLERANCE = 5_000_000, 0.05
@@ -23,7 +24,7 @@ LARGE, LARGE_TOLERANCE = 5_000_000, 0.05
 over the coefficients, serves as well, and the sampler is exact around every centre."""
 NEAR = 0.5
 """The same for a subsample, whose own mode is further than that from the one looked for."""
-SAFETY = 4.0
+SAFETY = 2.0
 """By how much the error of a subsample's Hessian may exceed its typical size, sqrt(d / rows)."""
 CHEAP_PASSES = 4
 """Passes for the gradient alone before the Hessian is computed in any case."""
@@ -84,7 +85,7 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
     passes_before = source.passes
     size = max(SUBSAMPLE, 100 * model.d)
     theta, rough = None, None
-    while source.n > 4 * size:
+    while source.n > (4 if theta is None else SMALL) * size:
         part = source.subsample(size)
         search = _Search(model, part, threads)
         search.exploring, search.ridge = True, model.holding_ridge(part)
@@ -142,7 +143,7 @@ class _Search:
         scale = self.source.n / rough.source.n
         before = np.inf
         for _ in range(CHEAP_PASSES):
-            _, gradient = self.source.reduce(
+            gradient = self.source.reduce(
                 passes.slopes, model.rows, model.predictors, theta, threads=self.threads
             )
             _, slope, curvature = model.coefficient_priors.stand_in(theta)

@@ -95,14 +95,23 @@ def _fill(
     block: Block, predictors: Linear, inverse_root: Matrix, codes: NDArray[np.int8], facts: NDArray[np.float32]
 ) -> None:
     """Put the codes and steps of a block's rows into the tables."""
-    white = predictors.whitened(block, inverse_root)
-    largest = np.max(np.abs(white), axis=1)
-    norms = np.sqrt(np.einsum("ij,ij->i", white, white))
-    rows, some = slice(block.first, block.first + block.count), largest > 0.0
-    unit = np.where(some, largest, 1.0) / LEVELS
-    facts[rows, STEP_FACT] = np.where(some, unit / np.where(some, norms, 1.0) * 1.000001, 0.0)
-    white /= unit[:, None]
-    codes[rows, : white.shape[1]] = np.rint(white, out=white)
+    rows = slice(block.first, block.first + block.count)
+    _round(predictors.whitened(block, inverse_root), codes[rows], facts[rows])
+
+
+@compiled
+def _round(white: Matrix, codes: NDArray[np.int8], facts: NDArray[np.float32]) -> None:
+    """Round whitened rows to whole multiples of a step of their own; a row of zeros has none."""
+    for r in range(white.shape[0]):
+        largest, square = 0.0, 0.0
+        for j in range(white.shape[1]):
+            largest = max(largest, abs(white[r, j]))
+            square += white[r, j] * white[r, j]
+        if largest > 0.0:
+            per_step = LEVELS / largest
+            facts[r, STEP_FACT] = np.float32(1.0 / (per_step * np.sqrt(square)) * 1.000001)
+            for j in range(white.shape[1]):
+                codes[r, j] = np.int8(np.rint(white[r, j] * per_step))
 
 
 @compiled_sum

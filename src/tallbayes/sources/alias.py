@@ -27,41 +27,51 @@ def alias_table(psi: Vector) -> Matrix:
 
 
 @compiled
+def _next_row(psi: Vector, scale: float, i: int, rich: bool) -> int:
+    """Return the first row from i on that is rich (more than its share of the total) or is not; n if there is none."""
+    while i < psi.size and (psi[i] * scale > 1.0) != rich:
+        i += 1
+    return i
+
+
+@compiled
 def _fill_table(psi: Vector, scale: float, table: Matrix) -> None:
-    n = psi.size
-    order = np.empty(n, dtype=np.int32)  # the poor from the front, the rich from the back
-    n_poor, n_rich, largest = 0, 0, 0
+    """Give every poor row a rich one that makes up for what it lacks, in one sweep over both.
+
+    What a rich row has left when it is no longer rich is made up by the next rich one. So two places and one number
+    are all that the sweep needs beside the table.
+    """
+    n, largest = psi.size, 0
     for i in range(n):
-        table[i, 0] = psi[i] * scale
+        table[i, 0] = 1.0
         table[i, 1] = i
         if psi[i] > psi[largest]:
             largest = i
-        if scale == 0.0:
-            table[i, 0] = 1.0
-        elif table[i, 0] < 1.0:
-            order[n_poor] = i
-            n_poor += 1
+    if scale == 0.0:
+        return
+    poor, rich = _next_row(psi, scale, 0, False), _next_row(psi, scale, 0, True)
+    left = psi[rich] * scale if rich < n else 0.0
+    while rich < n:
+        if left > 1.0:
+            if poor == n:
+                break
+            table[poor, 0] = psi[poor] * scale
+            table[poor, 1] = rich
+            left -= 1.0 - table[poor, 0]
+            poor = _next_row(psi, scale, poor + 1, False)
         else:
-            n_rich += 1
-            order[n - n_rich] = i
-    while n_poor > 0 and n_rich > 0:
-        n_poor -= 1
-        small, large = order[n_poor], order[n - n_rich]
-        table[small, 1] = large
-        table[large, 0] -= 1.0 - table[small, 0]
-        if table[large, 0] < 1.0:
-            n_rich -= 1
-            order[n_poor] = large
-            n_poor += 1
-    # What is left differs from 1 by rounding only, unless its weight is zero: that is never kept.
-    for r in range(n_rich):
-        table[order[n - 1 - r], 0] = 1.0
-    for r in range(n_poor):
-        i = order[r]
-        table[i, 0] = 1.0
-        if psi[i] == 0.0:
-            table[i, 0] = 0.0
-            table[i, 1] = largest
+            following = _next_row(psi, scale, rich + 1, True)
+            if following < n:
+                table[rich, 0] = left
+                table[rich, 1] = following
+                left += psi[following] * scale - 1.0
+            rich = following
+    # Poor rows that are left differ from 1 by rounding only, unless their weight is zero: that is never kept.
+    while poor < n:
+        if psi[poor] == 0.0:
+            table[poor, 0] = 0.0
+            table[poor, 1] = largest
+        poor = _next_row(psi, scale, poor + 1, False)
 
 
 @compiled
