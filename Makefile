@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Other samplers want older versions of what tallbayes uses: they get an environment of their own.
 PEERS := .venv-bench
 
-.PHONY: demo test test-long test-external lint figures bench comparison bench-paper bench-step clean
+.PHONY: demo test test-long test-external coverage lint figures bench comparison bench-paper bench-step clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,12 @@ lint: $(VENV)/installed
 test-long: lint
 	$(BIN)/pytest -n 2 -m "not external"
 
+# How much of the compiled code the replayed chains reach, with compilation off: as plain Python lines can be counted.
+REPLAYED := tests/test_replay.py tests/test_firefly.py tests/test_zigzag.py
+coverage: $(VENV)/installed
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --source=src/tallbayes -m pytest -p no:xdist -m "not long" -k plain_one $(REPLAYED)
+	$(BIN)/coverage report --include='src/tallbayes/kernels/*,src/tallbayes/sources/*,src/tallbayes/setup/*,src/tallbayes/families/rows.py'
+
 # Every family against NumPyro's NUTS.
 test-external: $(PEERS)/installed
 	$(PEERS)/bin/python -m pip install --quiet --editable '.[custom]' pytest
@@ -40,7 +46,7 @@ FIGURES := likelihood_evaluations ess_logistic_10 ess_logistic_20 ess_robust rho
 figures: $(VENV)/installed
 	set -e; for figure in $(FIGURES); do $(BIN)/python experiments/$$figure.py $(SCALE); done
 
-# One table: tallbayes beside the paper's rivals and today's samplers and fits; SCALE=--quick for small n only.
+# One table: tallbayes beside the paper's other kernels and today's samplers and fits; SCALE=--quick for small n only.
 bench: $(PEERS)/installed
 	$(PEERS)/bin/python benchmarks/peers.py $(SCALE)
 
@@ -54,12 +60,12 @@ comparison: $(PEERS)/installed
 bench-paper: $(VENV)/installed
 	$(BIN)/python benchmarks/paper_figures.py
 
-# Effective draws a second of the paper's step, beside the paper's own code.
+# ESS per second of the paper's step, beside the paper's own code.
 bench-step: $(VENV)/installed
 	$(BIN)/python benchmarks/lean_step.py
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
-# few-rows, explain-accuracy, growing-n, rivals, custom-family, counts.
+# few-rows, explain-accuracy, growing-n, other-kernels, custom-family, counts, cold-start, before-after.
 bench-%: $(VENV)/point-fit
 	$(BIN)/python benchmarks/$(subst -,_,$*).py
 

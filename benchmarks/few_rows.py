@@ -19,4 +19,4 @@ for name, kernel in kernels.items():
     for seed in range(3):
         tree = tb.sample(model, kernel, draws=30_000, chains=1, threads=1, seed=seed, progress=False)
         best = max(best, effective(tree) / tree.attrs["sampling_seconds"])
-    print(f"{name:<30} {best:>10,.0f} effective draws a second", flush=True)
+    print(f"{name:<30} {best:>10,.0f} ESS per second", flush=True)

@@ -1,4 +1,4 @@
-"""How fast is the paper's step? Effective draws a second on one core, beside the speed of the paper's C++.
+"""How fast is the paper's step? ESS per second on one core, beside the speed of the paper's C++.
 
 Order 2, global bounds, Crank-Nicolson with rho = 0, d = 10, n = 2^17. The paper's code reaches 36,000 effective
 draws a second where the machine draws 10 normals in 100 ns; the requirement scales with that time, measured in
@@ -53,7 +53,7 @@ def main() -> None:
     rate = float(np.median([pair[1] for pair in pairs]))
     needed = REFERENCE_DRAWS * REFERENCE_NORMALS / normals
     print(f"10 normals                              {normals * 1e9:10.0f} ns")
-    print(f"effective draws a second, worst column  {rate:10,.0f}")
+    print(f"ESS per second, worst column  {rate:10,.0f}")
     print(f"the paper's C++, scaled to this machine {needed:10,.0f}")
     print(f"ratio                                   {rate / needed:10.2f}")
 

@@ -1,4 +1,4 @@
-"""Why tallbayes? One table: effective draws a second and time to 1,000 of them, beside what people use.
+"""Why tallbayes? One table: ESS per second and time to 1,000 of them, beside what people use.
 
 Logistic regression and Student-t regression (4 degrees of freedom, known scale), normal priors with standard
 deviation 10, standard normal columns, all coefficients sqrt(10 / d). Every cell is a process of its own, on one
@@ -382,7 +382,7 @@ def shown(kept: dict[str, dict], method: str, name: str, d: int, n: int) -> str:
 def render(kept: dict[str, dict], sizes: tuple[int, ...]) -> str:
     """Return the table in markdown."""
     lines = [
-        "Effective draws a second of the worst coefficient, on one core (in brackets: seconds to 1,000 effective",
+        "ESS per second of the worst coefficient, on one core (in brackets: seconds to 1,000 effective",
         "draws, with compiled code at hand / from a cold start).",
         f"~: rough, fewer than {ROUGH:.0f} effective draws were seen.",
         "",

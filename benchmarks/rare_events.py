@@ -30,7 +30,7 @@ for name, proposal in plain.items():
     run = tb.sample(model, kernel, draws=1000, chains=2, warmup=50, seed=1, progress=False)
     speed = effective(run) / run.attrs["sampling_seconds"] / 2.0  # two cores
     best = max(best, speed)
-    print(f"full-data MH, {name}: {speed:.1f} effective draws a second and core", flush=True)
+    print(f"full-data MH, {name}: {speed:.1f} ESS per second and core", flush=True)
 print(f"ratio to the best: {ours / best:,.0f} (target 400)")
 
 # A long run of full-data MH, mixing the moves of the default but accepting on all rows.

@@ -16,7 +16,7 @@ for seed in range(ROUNDS):
         speeds[name] = max(speeds[name], speed)
         stats = tree["sample_stats"]
         print(
-            f"{name:<20} {speed:>10,.1f} effective draws a second, "
+            f"{name:<20} {speed:>10,.1f} ESS per second, "
             f"{float(stats['rows_touched'].mean()):>9,.1f} rows per draw, "
             f"acceptance {float(stats['accepted'].mean()):.3f}",
             flush=True,

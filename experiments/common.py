@@ -194,7 +194,7 @@ def measurements(figure: str, settings: Iterable[Setting], scale: Scale) -> dict
             writer.writerow(line)
         print(
             f"{figure} {number + 1}/{len(wanted)}: {setting.model} d={setting.d} n={setting.n} {setting.kernel}: "
-            f"{line['ess_per_second']:.4g} effective draws a second, {line['rows_per_draw']:.4g} rows per draw",
+            f"{line['ess_per_second']:.4g} ESS per second, {line['rows_per_draw']:.4g} rows per draw",
             flush=True,
         )
     return {setting: kept[setting] for setting in wanted}
@@ -266,7 +266,7 @@ def line(axes, sizes: list[int], found: list[Measurement], quantity: str, **look
 
 
 def ess_against_n(figure: str, about: str | None, title: str, model: str, d: int, paper_sizes: list[int]) -> None:
-    """Measure and draw effective draws a second against n, for every kernel."""
+    """Measure and draw ESS per second against n, for every kernel."""
     scale = arguments(about)
     sizes = powers(10, 16, 2) if scale.quick else paper_sizes
     found = measurements(figure, [Setting(model, d, n, kernel) for kernel in KERNELS for n in sizes], scale)

@@ -1,4 +1,4 @@
-"""Effective draws a second against n: logistic regression, d = 10 (the paper's figure nonreversible_iact)."""
+"""ESS per second against n: logistic regression, d = 10 (the paper's figure nonreversible_iact)."""
 
 from common import ess_against_n, powers
 

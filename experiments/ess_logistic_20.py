@@ -1,4 +1,4 @@
-"""Effective draws a second against n: logistic regression, d = 20 (the supplement's 20-dimensional figure)."""
+"""ESS per second against n: logistic regression, d = 20 (the supplement's 20-dimensional figure)."""
 
 from common import ess_against_n, powers
 

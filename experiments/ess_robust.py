@@ -1,4 +1,4 @@
-"""Effective draws a second against n: robust regression, d = 10 (the supplement's rlr_nonreversible_iact)."""
+"""ESS per second against n: robust regression, d = 10 (the supplement's rlr_nonreversible_iact)."""
 
 from common import ess_against_n, powers
 

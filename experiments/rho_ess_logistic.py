@@ -1,4 +1,4 @@
-"""Effect of rho on effective draws a second, Crank-Nicolson proposals: logistic regression, d = 10.
+"""Effect of rho on ESS per second, Crank-Nicolson proposals: logistic regression, d = 10.
 
 One of the paper's figures reversible_iact and acceptance_rate; the two share their measurements.
 """

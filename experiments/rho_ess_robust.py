@@ -1,4 +1,4 @@
-"""Effect of rho on effective draws a second, Crank-Nicolson proposals: robust regression, d = 10.
+"""Effect of rho on ESS per second, Crank-Nicolson proposals: robust regression, d = 10.
 
 One of the supplement's rlr_reversible_iact and rlr_acceptance_rate; the two share their measurements.
 """

@@ -19,7 +19,7 @@ INDEPENDENT = tb.proposals.CrankNicolson(rho=0.0)
 WANTED = {1: (0.0, 0.1), 2: (-0.5, 0.1), 3: (-1.0, 0.15)}
 """Slope on logarithmic axes, and how far the measured one may be from it."""
 EVENTS = 4000
-"""Rows to look at for one mean."""
+"""Rows to evaluate for one mean."""
 
 
 def kernel(order: int) -> tb.kernels.Kernel:
@@ -69,7 +69,7 @@ def main() -> int:
             axes.plot(sizes, points, marker, color=colour, label=f"order {order}: slope {slope:.2f}")
         axes.set_yscale("log")
         label_powers(axes, sizes)
-        axes.set_ylabel("rows looked at per step")
+        axes.set_ylabel("rows evaluated per step")
         axes.set_title("Logistic regression, d = 10, independent proposal")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 

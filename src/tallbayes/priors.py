@@ -157,7 +157,9 @@ _STAND_INS = {NORMAL: _normal, STUDENT: _student, LAPLACE: _laplace, UNIFORM: _u
 class Columns(Protocol):
     """What a prior may know of the columns: a mean and a standard deviation of each."""
 
-    mean: Vector
+    @property
+    def mean(self) -> Vector:
+        """Means."""
 
     @property
     def sd(self) -> Vector:

@@ -201,8 +201,8 @@ def _family(potential: Any, gradient: Any, hessian: Any, parameters: list[str], 
                 )
         text = getattr(potential, "__name__", repr(potential))
         given = zip((potential, gradient, hessian), ("potential", "gradient", "hessian"), strict=True)
-        functions = tuple(_guarded(function, name) for function, name in given)
-        return FactorFamily(*functions, around(*functions), text)
+        value, slope, curvature = (_guarded(function, name) for function, name in given)
+        return FactorFamily(value, slope, curvature, around(value, slope, curvature), text)
     if isinstance(potential, str) or hasattr(potential, "free_symbols"):
         if gradient is not None or hessian is not None:
             raise InputError("gradient, hessian: leave them out with a formula; its derivatives are symbolic.")
@@ -218,8 +218,8 @@ def _of_formula(formula: Any, text: str, parameters: tuple[str, ...], columns: t
     """Compile the functions of a formula, once in a process."""
     expression = formulas.read(formula, parameters, columns)
     found = formulas.functions_of(expression, parameters, columns)
-    functions = tuple(numba.njit(nogil=True, error_model="numpy")(function) for function in found)
-    return FactorFamily(*functions, around(*functions), text)
+    value, slope, curvature = (numba.njit(nogil=True, error_model="numpy")(function) for function in found)
+    return FactorFamily(value, slope, curvature, around(value, slope, curvature), text)
 
 
 def _guarded(function: Any, name: str) -> Any:

@@ -51,9 +51,7 @@ class FactorRows:
         """None that are used: the functions have theirs inside."""
         return np.zeros(1)
 
-    def jets(
-        self, responses: Matrix, eta: Matrix, order: int, *, first: int = 0, majorise: bool = False
-    ) -> Matrix:
+    def jets(self, responses: Matrix, eta: Matrix, order: int, *, first: int = 0, majorise: bool = False) -> Matrix:
         """Return U, its gradient and its second derivatives, or from a higher order on, packed; rows in columns."""
         return call_jets(self, responses, eta, first, order, majorise)
 
@@ -141,9 +139,7 @@ def around(potential: Any, gradient: Any, hessian: Any) -> RowFunctions:
                         out[at, r] = curvature[j, k]
                         at += 1
 
-    def remainders(
-        parameters: Any, response: Any, eta: Any, old: Any, new: Any, order: Any, out: Any
-    ) -> None:
+    def remainders(parameters: Any, response: Any, eta: Any, old: Any, new: Any, order: Any, out: Any) -> None:
         # With the step s = new - old, the change of the Taylor polynomial is (g + H (old + new) / 2) . s: no
         # difference of squares. A value that is not a number becomes infinite, which no bound allows.
         d = eta.size

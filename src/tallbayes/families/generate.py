@@ -158,8 +158,8 @@ def _piece_jet(g: Any, t: Any, values: dict[str, float], piece: int, indent: int
     if expanded:
         plain = [sympy.expand(e) for e in plain]
     lines = []
-    for side, end in (("right", "math.inf"), ("left", "-math.inf")):
-        limits = ", ".join(f"curve.{name}" for name in limit_names(side, piece))
+    for name_of_side, end in (("right", "math.inf"), ("left", "-math.inf")):
+        limits = ", ".join(f"curve.{name}" for name in limit_names(name_of_side, piece))
         lines += [f"{pad}if t == {end}:", f"{pad}    return {limits}"]
     fractions = by_continued_fraction(plain[0], t, 4)
     if fractions:

@@ -53,7 +53,7 @@ def parabola_curvature(curve: Any, t: float, slope: float, piece: float) -> floa
 
 
 @cache
-def parabolas_of(kind: type) -> ParabolaFunctions:
+def parabolas_of(kind: Any) -> ParabolaFunctions:
     """Return the functions of a kind of curve."""
 
     def curvatures(parameters: Any, slope: Any, responses: Any, eta: Any, out: Any) -> None:

@@ -31,9 +31,7 @@ _MATRIX = types.Array(types.float64, 2, "C")
 JETS = types.void(_VECTOR, _MATRIX, _MATRIX, types.int64, types.int64, types.boolean, _MATRIX)
 """``jets(parameters, responses, eta, first, last, majorise, out)``: derivatives of U of orders first to last, U itself
 being of order 0. With ``majorise``, second derivatives of a parabola that touches U and lies above it."""
-BOUNDS = types.void(
-    _VECTOR, _VECTOR, _MATRIX, _MATRIX, _MATRIX, types.float64, types.int64, _MATRIX
-)
+BOUNDS = types.void(_VECTOR, _VECTOR, _MATRIX, _MATRIX, _MATRIX, types.float64, types.int64, _MATRIX)
 """``bounds(parameters, critical, responses, eta, norms, radius, m, out)``: the largest rise (line 0) and fall (line 1)
 of the m-th derivative of U along any move of predictor j by at most norms[j], at any point within the box
 eta[j] +- radius norms[j]; the whole space if the radius is infinite."""
@@ -81,9 +79,7 @@ class Rows:
         """The curve's parameters, in order."""
         return np.array(self.curve, dtype=np.float64)
 
-    def jets(
-        self, responses: Matrix, eta: Matrix, order: int, *, first: int = 0, majorise: bool = False
-    ) -> Matrix:
+    def jets(self, responses: Matrix, eta: Matrix, order: int, *, first: int = 0, majorise: bool = False) -> Matrix:
         """Return derivatives of U up to an order, from U itself on or from a higher one, packed; rows in columns."""
         return call_jets(self, responses, eta, first, order, majorise)
 
@@ -102,7 +98,6 @@ class Rows:
         pointer = self.functions.remainders.pointer
         call_remainders(pointer, self.parameters, responses, eta, old, new, order, out)
         return out
-
 
     def rounding(
         self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
@@ -129,7 +124,7 @@ class Rows:
 
 
 @cache
-def of_curve(kind: type) -> RowFunctions:
+def of_curve(kind: Any) -> RowFunctions:
     """Return the functions of rows that are w [m g(s eta + c) + l eta] of one predictor, without the weight w."""
 
     def jets(parameters: Any, responses: Any, eta: Any, first: Any, last: Any, majorise: Any, out: Any) -> None:
@@ -172,9 +167,7 @@ def of_curve(kind: type) -> RowFunctions:
             out[0, r] = max(0.0, rise) * size
             out[1, r] = max(0.0, fall) * size
 
-    def remainders(
-        parameters: Any, response: Any, eta: Any, old: Any, new: Any, order: Any, out: Any
-    ) -> None:
+    def remainders(parameters: Any, response: Any, eta: Any, old: Any, new: Any, order: Any, out: Any) -> None:
         curve = curve_of(kind, parameters)
         m, s, c, l, piece = coefficients(curve, response[0])
         t = s * eta[0] + c
@@ -198,7 +191,14 @@ def call_jets(rows: Any, responses: Matrix, eta: Matrix, first: int, last: int, 
 
 @compiled
 def _call_jets(
-    jets: Any, parameters: Vector, responses: Matrix, eta: Matrix, first: int, last: int, majorise: bool, out: Matrix
+    jets: Any,
+    parameters: Vector,
+    responses: Matrix,
+    eta: Matrix,
+    first: int,
+    last: int,
+    majorise: bool,
+    out: Matrix,
 ) -> None:
     jets(parameters, responses, eta, first, last, majorise, out)
 

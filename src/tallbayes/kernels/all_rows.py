@@ -13,9 +13,9 @@ from tallbayes.compiled import compiled
 from tallbayes.kernels.scalable_mh_steps import run_chunk
 from tallbayes.kernels.state import ALL_ROWS, Draws, State
 from tallbayes.kernels.target import Target, prior_at
+from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.proposals.affine import AffineProposal
-from tallbayes.models import passes
 from tallbayes.setup.bounds import shift
 from tallbayes.setup.exact_prior import evaluate_exact
 from tallbayes.setup.metric import Metric
@@ -39,9 +39,7 @@ def answer_from(model: Model, metric: Metric) -> Any:
         given = model.rows, model.predictors
         with np.errstate(invalid="ignore"):
             if np.isnan(now.potential):
-                change, there = model.source.reduce(
-                    passes.potential_change, *given, theta, other, threads=threads
-                )
+                change, there = model.source.reduce(passes.potential_change, *given, theta, other, threads=threads)
             else:
                 there = model.source.reduce(passes.potential, *given, other, threads=threads)
                 change = there - now.potential
@@ -73,7 +71,15 @@ def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: M
             for j in range(row.size):
                 at += row[j] * theta[j]
             eta[0, r] = at
-        jets(target.likelihood.parameters, rows.responses[first : first + count], eta[:, :count].copy(), 0, 0, False, out)
+        jets(
+            target.likelihood.parameters,
+            rows.responses[first : first + count],
+            eta[:, :count].copy(),
+            0,
+            0,
+            False,
+            out,
+        )
         for r in range(count):
             w = rows.weight[min(first + r, rows.weight.size - 1)]
             if w != 0.0:

@@ -44,7 +44,7 @@ def cubic(d: int) -> float:
 
 
 def step(d: int, order: int) -> float:
-    """Return the cost of a step that looks at no row."""
+    """Return the cost of a step that evaluates no row."""
     return 150.0 + 25.0 * d + (cubic(d) if order == 3 else 0.0)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.kernels.base import Prepared
-from tallbayes.kernels.state import ALL_ROWS, MORE_ROWS, NOTHING, Draws
+from tallbayes.kernels.state import ALL_ROWS, MORE_ROWS, NOTHING, Draws, after_draws
 
 Vector = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class Driver:
         numbers["work"] = 0
         done = 0
         while True:
-            rest = Draws(*(part[done:] for part in draws)) if done else draws
+            rest = after_draws(draws, done) if done else draws
             made, request = prepared.run_chunk(self.target, prepared.move, state, self.rng, rest, budget)
             done += made
             if numbers["suspects"][0]:

@@ -16,11 +16,11 @@ from tallbayes.kernels.base import ONE_PREDICTOR, Behaviour, Kernel, Prepared
 from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
 from tallbayes.kernels.firefly_steps import FireflyTarget, excess_is_broken, initial_state, run_chunk
 from tallbayes.models.base import Model
+from tallbayes.models.passes import weighted
 from tallbayes.models.predictors import Linear
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.setup.exact_prior import exact_prior
 from tallbayes.setup.metric import Metric
-from tallbayes.models.passes import weighted
 from tallbayes.setup.polynomial import polynomial, subtract
 from tallbayes.setup.setup import Setup
 from tallbayes.sources.base import RANDOM_ACCESS, Block

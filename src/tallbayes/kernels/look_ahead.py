@@ -32,7 +32,9 @@ def draw_noise(root: Matrix, noise: Matrix, rng: Any) -> None:
 
 
 @compiled
-def look_ahead(surrogate: Surrogate, whitening: Matrix, local: bool, move: AffineProposal, ahead: Ahead, rng: Any) -> None:
+def look_ahead(
+    surrogate: Surrogate, whitening: Matrix, local: bool, move: AffineProposal, ahead: Ahead, rng: Any
+) -> None:
     """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
     polynomial, exact, _, block_values = surrogate
     keep, drift, scale, root, _, _, _, _, _ = move

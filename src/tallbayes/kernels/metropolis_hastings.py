@@ -49,7 +49,7 @@ class MetropolisHastings(Kernel):
         target = Target(
             metric.matrix,
             Bound(True, 0, 0.0, 0.0, 0.0, math.inf, 0.0),
-            all_rows(model.source) if rows_are_at_hand(model) else empty_rows(),
+            all_rows(model.source) if rows_are_at_hand(model) else empty_rows(),  # type: ignore[arg-type]
             Likelihood(metric.centre, model.predictors.linear, functions.remainders.pointer, model.rows.parameters),
             Surrogate(excess, expansion.exact, *evaluators(excess, expansion.exact)),
             excess,

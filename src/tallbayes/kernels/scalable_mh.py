@@ -224,7 +224,9 @@ def prepare_thinning(
         partial(exceeds, model.rows),
         passes=setup.mode.passes + 1 + int(order == 3) + int(sketch),
         table_bytes=sum(array.nbytes for array in shared) + expansion.surrogate.padded.nbytes,
-        chain_bytes=0 if supply.endless else sum(a.nbytes for a in supply.rows) + 8 * model.d * supply.rows.psi.size,
+        chain_bytes=0
+        if supply.endless
+        else sum(a.nbytes for a in supply.rows) + 8 * model.d * supply.rows.psi.size,
     )
 
 
@@ -237,8 +239,8 @@ def chunks(model: Model, move: AffineProposal, *, sketch: bool = False, at_hand:
     tries = (thin_by_sketch if sketch else thin).pointer
     if rows_are_at_hand(model) if at_hand is None else at_hand:
         jets = model.rows.functions.jets.pointer
-        return lambda *arguments: run_with_rows_at_hand(*arguments, trials, tries, jets)
-    return lambda *arguments: run_chunk(*arguments, trials, tries)
+        return lambda *given: run_with_rows_at_hand(*given, trials, tries, jets)  # type: ignore[call-arg]
+    return lambda *given: run_chunk(*given, trials, tries)  # type: ignore[call-arg]
 
 
 def step_cost(n: int, d: int, order: int, move: AffineProposal, seen: Behaviour) -> float:

@@ -48,9 +48,7 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
 
 
 @compiled
-def propose(
-    move: AffineProposal, z: Vector, noise: Matrix, used: int, walks: bool, proposed: Vector
-) -> float:
+def propose(move: AffineProposal, z: Vector, noise: Matrix, used: int, walks: bool, proposed: Vector) -> float:
     """Put a proposal from z, made with one column of noise, into proposed; return a walk's correction.
 
     A walk is symmetric: the correction puts back the G = |z - middle|^2 / 2 that the polynomials had taken off.

@@ -36,9 +36,7 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     table = rows.table
     z, proposed, numbers, _, room, _ = state
     now, order, d, width = numbers[0], bound.order, z.size, codes.shape[1]
-    before, after, between = event_factors(
-        bound, whitening, z, now.distance, proposed, now.proposed_distance
-    )
+    before, after, between = event_factors(bound, whitening, z, now.distance, proposed, now.proposed_distance)
     points = np.zeros((3, width), dtype=np.float32)  # z, z' and z' - z
     errors = np.zeros(3)
     unit = sketch_error(d)

@@ -139,6 +139,11 @@ def empty_draws(steps: int, d: int) -> Draws:
     )
 
 
+def after_draws(draws: Draws, steps: int) -> Draws:
+    """Return what room is left after some steps."""
+    return Draws(draws.z[steps:], draws.accepted[steps:], draws.rows_touched[steps:], draws.full_pass[steps:])
+
+
 def first_draws(draws: Draws, steps: int) -> Draws:
     """Return room for fewer steps."""
-    return Draws(*(part[:steps] for part in draws))
+    return Draws(draws.z[:steps], draws.accepted[:steps], draws.rows_touched[:steps], draws.full_pass[:steps])

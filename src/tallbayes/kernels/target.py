@@ -82,7 +82,7 @@ def prior_at(target: Target, z: Vector) -> float:
     return float(evaluate(target.prior, z[None])[0] + exact_at(target.exact, z[None])[0])
 
 
-def inside_support(target: Target, z: Vector) -> Vector:
+def inside_support(target: Any, z: Vector) -> Vector:
     """Return z, drawn towards the centre until the prior is finite there: a chain must not begin outside."""
     z = z.copy()
     while not np.isfinite(exact_at(target.exact, z[None])[0]):

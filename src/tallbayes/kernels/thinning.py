@@ -6,8 +6,6 @@ lambda_i / bar lambda_i. Called by address, as is the variant that uses a sketch
 
 from typing import Any
 
-import numpy as np
-
 from tallbayes.compiled import ByAddress, compiled
 from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
 from tallbayes.kernels.target import FALL, RISE, STEP, Likelihood

@@ -77,7 +77,7 @@ class ZigZag(Kernel):
         metric, source = setup.metric, model.source
         frame, back = _frame(metric, self.whitened)
         psi = np.empty(model.n) if RANDOM_ACCESS in source.offers else None
-        arguments = model.rows, model.predictors, metric.centre, frame
+        arguments: tuple[Any, ...] = model.rows, model.predictors, metric.centre, frame
         sums = source.reduce(_sum_slope_bounds, arguments, psi, threads=setup.threads)
         total = sums.total
         if self.uniform:

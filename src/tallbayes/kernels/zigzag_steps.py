@@ -102,9 +102,10 @@ def initial_state(target: ZigZagTarget, z: Vector, rng: np.random.Generator) -> 
     velocity = np.where(rng.random(d) < 0.5, -1.0, 1.0)
     u = np.asarray(np.linalg.solve(target.back, z), dtype=np.float64)
     numbers = np.zeros(1, dtype=NUMBERS).view(np.recarray)
-    lines = (np.empty(d) for _ in range(4))
+    move, direction, slope, bend = np.empty((4, d))
     suspects = np.empty((SUSPECTS, SUSPECT_FACTS + d))
-    state = ZigZagState(z.copy(), u, velocity, *lines, suspects, numbers, np.empty((2, d)))
+    room = np.empty((2, d))
+    state = ZigZagState(z.copy(), u, velocity, move, direction, slope, bend, suspects, numbers, room)
     refresh(target, state)
     return state
 

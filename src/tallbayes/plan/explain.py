@@ -91,7 +91,10 @@ def _features(prepared: Prepared) -> list[str]:
         return []
     if prepared.plan["truncation"] == 0.0:
         return ["accepted on all rows"]
-    return ["local bounds" if prepared.target.bound.local else "global bounds", *(["sketch"] if prepared.plan["sketch"] else [])]
+    return [
+        "local bounds" if prepared.target.bound.local else "global bounds",
+        *(["sketch"] if prepared.plan["sketch"] else []),
+    ]
 
 
 def _reason(best: Forecast, other: Forecast, draws: int) -> str:

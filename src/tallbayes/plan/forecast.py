@@ -10,7 +10,7 @@ from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson
 from tallbayes.setup.bounds import Bound, Global, Local, default_radius
 from tallbayes.setup.metric import Metric
-from tallbayes.sources.base import RANDOM_ACCESS
+from tallbayes.sources.base import RANDOM_ACCESS, Block
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -60,7 +60,8 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
         One for each kernel.
     """
     n, d = model.n, model.d
-    part = model.part_of(model.source.subsample(min(n, ROWS)))
+    some = model.source.subsample(min(n, ROWS))
+    part, block = model.part_of(some), some.whole.converted()
     rng = np.random.default_rng(0)
     here, there = rng.standard_normal((PAIRS, d)), rng.standard_normal((PAIRS, d))
     found = []
@@ -68,7 +69,7 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
         # At order 1 the proposal is a walk.
         goal = there if order > 1 else here + there
         few = here[:FEW_PAIRS], goal[:FEW_PAIRS]
-        product, ratio = _acceptances(part, metric, n / part.n, order, *few)
+        product, ratio = _acceptances(part, block, metric, n / part.n, order, *few)
         found.append(_thinning(model, part, metric, order, product, here, goal, draws))
         if not thinning_only:
             found.extend(_on_all_rows(n, d, order, ratio))
@@ -80,10 +81,9 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
 
 
 def _acceptances(
-    part: Model, metric: Metric, share: float, order: int, here: Matrix, there: Matrix
+    part: Model, block: Block, metric: Metric, share: float, order: int, here: Matrix, there: Matrix
 ) -> tuple[float, float]:
     """Return how much of its proposals a product over the rows accepts, and a single ratio of all rows."""
-    block = part.source.whole.converted()
     eta = part.predictors.at(block, metric.centre)
     product = ratio = 0.0
     for z, other in zip(metric.shift(here), metric.shift(there), strict=True):

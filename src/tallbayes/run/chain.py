@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.driver import Driver
-from tallbayes.kernels.state import Draws, empty_draws, first_draws
+from tallbayes.kernels.state import empty_draws, first_draws
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -105,7 +105,7 @@ class LiveProgress(Progress):
     Parameters
     ----------
     console : rich.console.Console or None
-        Where to draw; None takes standard error.
+        Where to draw; defaults to standard error.
     """
 
     def __init__(self, console: "Console | None" = None) -> None:

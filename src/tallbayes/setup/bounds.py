@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tallbayes.checks import is_number
 from tallbayes.compiled import compiled
 from tallbayes.errors import InputError
-from tallbayes.models.base import Model
 from tallbayes.models import passes
+from tallbayes.models.base import Model
 from tallbayes.setup.metric import Metric
 from tallbayes.sources.alias import WHOLE
 from tallbayes.sources.base import RANDOM_ACCESS

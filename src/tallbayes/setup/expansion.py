@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.models.base import Model
 from tallbayes.models import passes
+from tallbayes.models.base import Model
 from tallbayes.setup.exact_prior import ExactPrior, exact_prior
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import Polynomial, polynomial

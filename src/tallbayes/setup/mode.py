@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import NoModeError
-from tallbayes.models.base import Model
 from tallbayes.models import passes
+from tallbayes.models.base import Model
 from tallbayes.setup.no_mode import failed_search, refuse_dependent_columns, refuse_recession
 from tallbayes.sources.base import Source
 
@@ -143,9 +143,7 @@ class _Search:
         scale = self.source.n / rough.source.n
         before = np.inf
         for _ in range(CHEAP_PASSES):
-            gradient = self.source.reduce(
-                passes.slopes, model.rows, model.predictors, theta, threads=self.threads
-            )
+            gradient = self.source.reduce(passes.slopes, model.rows, model.predictors, theta, threads=self.threads)
             _, slope, curvature = model.coefficient_priors.stand_in(theta)
             factor = _factor(scale * rough.likelihood_hessian + np.diag(curvature))
             if factor is None or not np.all(np.isfinite(gradient)):

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import NoModeError
 from tallbayes.families.curve import coefficients, jet
-from tallbayes.models.base import Model
 from tallbayes.models import passes
+from tallbayes.models.base import Model
 from tallbayes.sources.base import Block
 
 Vector = NDArray[np.float64]
@@ -74,7 +74,11 @@ def refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
 
 def refuse_recession(model: Model, step: Vector) -> None:
     """Raise if the potential of no row ever rises along a Newton step: separated classes."""
-    if not model.predictors.linear or not model.family.convex or np.any(step[model.coefficient_priors.proper] != 0.0):
+    if (
+        not model.predictors.linear
+        or not model.family.convex
+        or np.any(step[model.coefficient_priors.proper] != 0.0)
+    ):
         return
     if not _recedes(model, step):
         return

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
-from tallbayes.models.base import Model
 from tallbayes.models import passes
+from tallbayes.models.base import Model
 from tallbayes.setup.bounds import AllBounds, Global, Local
 from tallbayes.setup.expansion import Expansion, expand, third_order_term
 from tallbayes.setup.metric import Metric, metric_at
@@ -176,7 +176,10 @@ class Setup:
     def _restore(self, arrays: dict[str, Any], bounds: list[dict[str, Any]]) -> None:
         parts = {name: _beginning(arrays, f"{name}.") for name in ("mode", "metric", "sketch")}
         if parts["mode"]:
-            numbers = parts["mode"] | {"potential": float(arrays["mode.potential"]), "passes": int(arrays["mode.passes"])}
+            numbers = parts["mode"] | {
+                "potential": float(arrays["mode.potential"]),
+                "passes": int(arrays["mode.passes"]),
+            }
             self.__dict__["mode"] = Mode(**numbers)
         if parts["metric"]:
             self.__dict__["metric"] = Metric(**parts["metric"])
@@ -202,7 +205,7 @@ def setup_of(model: Model, *, threads: int | None = None) -> Setup:
     """Return the set-up of a model, which is made once and kept with it."""
     setup = model.__dict__.setdefault("setup", Setup(model))
     setup.threads = threads
-    return setup  # type: ignore[no-any-return]
+    return setup
 
 
 def _beginning(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:

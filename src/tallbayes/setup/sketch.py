@@ -50,9 +50,7 @@ def no_sketch() -> Sketch:
     return Sketch(np.zeros((0, 0), dtype=np.int8), np.zeros((0, 4), dtype=np.float32))
 
 
-def draw_sketch(
-    model: Model, metric: Metric, shares: NDArray[np.float32], *, threads: int | None = None
-) -> Sketch:
+def draw_sketch(model: Model, metric: Metric, shares: NDArray[np.float32], *, threads: int | None = None) -> Sketch:
     """Return the sketch of all rows, in one pass.
 
     Parameters
@@ -115,9 +113,7 @@ def _round(white: Matrix, codes: NDArray[np.int8], facts: NDArray[np.float32]) -
 
 
 @compiled_sum
-def sketch_products(
-    codes: NDArray[np.int8], i: int, points: NDArray[np.float32]
-) -> tuple[float, float, float]:
+def sketch_products(codes: NDArray[np.int8], i: int, points: NDArray[np.float32]) -> tuple[float, float, float]:
     """Return q . z, q . z' and q . (z' - z) of row i, in single precision; all three are padded with zeros.
 
     The third is not the difference of the first two, which would lose the digits of a short step.

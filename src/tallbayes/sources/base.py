@@ -41,7 +41,7 @@ class Block(NamedTuple):
     """Likewise."""
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         """How many rows."""
         return int(self.responses.shape[0])
 

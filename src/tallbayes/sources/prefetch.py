@@ -34,5 +34,5 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 if config.DISABLE_JIT:
 
-    def prefetch(array: Any, index: Any) -> None:  # noqa: F811
+    def prefetch(array: Any, index: Any) -> None:
         """Do nothing: it would change no result."""

@@ -96,9 +96,7 @@ class WholeSupply:
 def whole_rows(source: "ArraySource", psi: Vector, shares: NDArray[np.float32] = WHOLE) -> SuppliedRows:
     """Return all rows of a source in memory, with a table to draw them from."""
     table = alias_table(psi)
-    return SuppliedRows(
-        describe(source.X), source.responses, source.weight, source.offset, psi, shares, table
-    )
+    return SuppliedRows(describe(source.X), source.responses, source.weight, source.offset, psi, shares, table)
 
 
 class StreamedSupply:
@@ -146,7 +144,13 @@ class StreamedSupply:
             self._alive = slots.rows.X
             rows = slots.rows
             self.rows = SuppliedRows(
-                describe(rows.X), rows.responses, rows.weight, rows.offset, slots.psi, slots.shares, np.empty((0, 2))
+                describe(rows.X),
+                rows.responses,
+                rows.weight,
+                rows.offset,
+                slots.psi,
+                slots.shares,
+                np.empty((0, 2)),
             )
         return self.rows
 

@@ -1,4 +1,4 @@
-"""Are Firefly and Zig-Zag as fast as elsewhere? Effective draws a second on one core, n = 2^14, d = 10.
+"""Are Firefly and Zig-Zag as fast as elsewhere? ESS per second on one core, n = 2^14, d = 10.
 
 Logistic regression, standard normal columns, every coefficient 1, flat prior. An independent implementation in C++
 gives about 545 for Firefly and 124 for Zig-Zag on a machine of its own: only orders of magnitude compare. Ours
