@@ -158,14 +158,6 @@ def compiled_sum(function: Function) -> Function:
     return _dispatcher(function, fastmath={"reassoc", "contract", "nsz"})
 
 
-def inlined(function: Function) -> Function:
-    """Compile a function into each of its callers: a part of one loop that has a name of its own.
-
-    A call would count a reference for every array of the tuples it passes, and compile longer.
-    """
-    return numba.njit(nogil=True, error_model="numpy", inline="always")(function)  # type: ignore[no-any-return]
-
-
 _POINTERS = threading.RLock()
 
 
@@ -198,7 +190,7 @@ class ByAddress:
         if self._pointer is None:
             given = self._signature
             signature = given() if callable(given) and not hasattr(given, "return_type") else given
-            made = CFunc(self._function, normalize_signature(signature), {}, {"error_model": "numpy"})
+            made: Any = CFunc(self._function, normalize_signature(signature), {}, {"error_model": "numpy"})
             if self._keep:
                 made._cache = _Cache(self._function)
             made.compile()

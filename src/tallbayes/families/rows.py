@@ -72,7 +72,8 @@ class Rows:
     @property
     def functions(self) -> RowFunctions:
         """The functions of this kind of curve."""
-        return of_curve(type(self.curve))
+        kind: Any = type(self.curve)
+        return of_curve(kind)
 
     @cached_property
     def parameters(self) -> Vector:

@@ -77,7 +77,8 @@ class Firefly(Kernel):
 
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         metric = setup.metric
-        functions = parabolas_of(type(model.rows.curve))
+        kind: Any = type(model.rows.curve)
+        functions = parabolas_of(kind)
         tangents = np.empty((model.n, 2))
         curvature = model.source.reduce(
             _parabolas, model.rows, model.predictors, model.family.parabola_slope, metric, tangents,
@@ -136,7 +137,8 @@ def _parabolas(
     """Put predictor and curvature of each row's parabola into tangents; return the Hessian of all in z."""
     eta = predictors.at(block, metric.centre)
     curvature = np.empty(block.count)
-    pointer = parabolas_of(type(rows.curve)).curvatures.pointer
+    kind: Any = type(rows.curve)
+    pointer = parabolas_of(kind).curvatures.pointer
     call_curvatures(pointer, rows.parameters, slope, block.responses, eta, curvature)
     here = slice(block.first, block.first + block.count)
     tangents[here, 0], tangents[here, 1] = eta[0], curvature
