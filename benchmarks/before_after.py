@@ -45,7 +45,8 @@ import tallbayes as tb
 from problems import effective, flat, logistic, rare_events
 
 name = sys.argv[1]
-draws = {"paper d=10": 1_000_000, "paper d=20": 1_000_000, "wide d=50": 40_000, "rare": 100_000, "few rows": 30_000}[name]
+many = {"paper d=10": 1_000_000, "paper d=20": 1_000_000, "wide d=50": 40_000, "rare": 100_000, "few rows": 30_000}
+draws = many[name]
 data = {
     "paper d=10": lambda: logistic(2**20, 10, seed=10),
     "paper d=20": lambda: logistic(2**20, 20, seed=20),

@@ -24,7 +24,7 @@ ROUNDED_UP = 1.000001
 
 
 def weighted(values: Matrix, weight: Vector) -> Matrix:
-    """Multiply the columns of an array by the rows' weights, in place; rows of weight 0 count as 0, even if infinite."""
+    """Multiply the columns of an array by the rows' weights, in place; rows of weight 0 count as 0, always."""
     if weight.size == 1 and weight[0] == 1.0:
         return values
     values *= weight

@@ -196,8 +196,8 @@ class _Search:
         long = np.linalg.norm(step) > 1e-6 * np.linalg.norm(theta)  # and not made of rounding
         if not self.model.predictors.linear and long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
             raise NoModeError(
-                "No mode was found: the negative log posterior falls ever more slowly but without end, so under a flat prior "
-                f"the posterior may not exist. {self.model.mode_advice}"
+                "No mode was found: the negative log posterior falls ever more slowly but without end, so under a flat "
+                f"prior the posterior may not exist. {self.model.mode_advice}"
             )
 
     def _direction(self, point: _Point) -> tuple[Vector, float]:

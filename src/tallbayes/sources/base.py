@@ -111,7 +111,7 @@ class Source(ABC):
             yield group
 
     def sampled(self, size: int) -> NDArray[np.int64]:
-        """Return the numbers of the rows of a subsample: one at random, always the same, from each of as many ranges."""
+        """Return the numbers of the rows of a subsample: one at random, always the same, of each of equal ranges."""
         places = np.arange(size) + np.random.default_rng(0).random(size)
         return np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
 

@@ -15,7 +15,7 @@ READ, KEEP, DATA = 0, 3, 1
 
 
 @intrinsic
-def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     """Fetch the cache line in which ``array[index]`` begins; in compiled code only, where it changes no result."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -32,7 +32,8 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
-if config.DISABLE_JIT:
+def _nothing(array: Any, index: Any) -> None:
+    """Do nothing: it would change no result."""
 
-    def prefetch(array: Any, index: Any) -> None:
-        """Do nothing: it would change no result."""
+
+prefetch = _nothing if config.DISABLE_JIT else _prefetch

@@ -1,4 +1,4 @@
-"""What one pass tells of the columns: that they can be used, how large they are, where they lie and how far they spread."""
+"""What one pass tells of the columns: that they can be used, how large they are, where they lie, how they spread."""
 
 from typing import NamedTuple
 
