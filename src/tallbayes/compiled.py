@@ -138,7 +138,7 @@ class _Cache(caching.FunctionCache):
 
 
 def _dispatcher(function: Function, **options: Any) -> Function:
-    made = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    made = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     if made is not function:  # it is, if compilation is switched off
         made._cache = _Cache(function)
     return made
@@ -147,6 +147,11 @@ def _dispatcher(function: Function, **options: Any) -> Function:
 def compiled(function: Function) -> Function:
     """Compile without the GIL and keep on disk; arithmetic is strict IEEE."""
     return _dispatcher(function)
+
+
+def part(function: Function) -> Function:
+    """Compile a part of a chain that only compiled code calls: without the way in from Python, and kept with its caller."""
+    return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
 
 
 def compiled_sum(function: Function) -> Function:

@@ -1,35 +1,27 @@
-"""Matrix products over the rows of a block: narrow designs by a compiled loop, wide ones by BLAS.
+"""Matrix products over the rows of a block, by BLAS.
 
-Both add rows in a fixed order, and BLAS has one thread here, so that results are the same in every run.
+BLAS has one thread here and blocks are fixed, so that results are the same in every run. Of symmetric and triangular
+products little more than half is computed.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled_sum
-
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-NARROW = 24
-"""Columns up to which the compiled loop is faster than BLAS, which computes both triangles."""
 PANEL = 32
-"""Columns that BLAS takes at a time: of a triangular product it then computes little more than half."""
-TILE = 128
-"""Rows that the compiled loop copies at a time, transposed, so that its inner loops have unit stride."""
+"""Columns that are taken at a time: fewer make products slow, more compute much that is known already."""
 
 
 def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
     """Return the sum over rows of weight x x', for weights of any sign."""
     d = rows.shape[1]
     total = np.zeros((d, d))
-    if d <= NARROW:
-        _add_gram(rows, weight, total)
-    else:
-        scaled = rows * weight[:, None]
-        for first in range(0, d, PANEL):
-            last = min(first + PANEL, d)
-            total[first:last, :last] = scaled[:, first:last].T @ rows[:, :last]
+    scaled = rows * weight[:, None]
+    for first in range(0, d, PANEL):
+        last = min(first + PANEL, d)
+        total[first:last, :last] = scaled[:, first:last].T @ rows[:, :last]
     return np.tril(total) + np.tril(total, -1).T
 
 
@@ -43,37 +35,3 @@ def times_lower_transposed(rows: Matrix, lower: Matrix) -> Matrix:
         last = min(first + PANEL, d)
         out[:, first:last] = rows[:, :last] @ lower[first:last, :last].T
     return out
-
-
-@compiled_sum
-def _add_gram(rows: Matrix, weight: Vector, total: Matrix) -> None:
-    """Add the lower triangle of the weighted Gram matrix."""
-    n, d = rows.shape
-    tile, scaled = np.empty((d, TILE)), np.empty(TILE)
-    for first in range(0, n, TILE):
-        count = min(TILE, n - first)
-        for r in range(count):
-            for j in range(d):
-                tile[j, r] = rows[first + r, j]
-        for i in range(d):
-            for r in range(count):
-                scaled[r] = weight[first + r] * tile[i, r]
-            j = 0
-            while j + 4 <= i + 1:  # four at a time: what is scaled is read once for four products
-                t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
-                for r in range(count):
-                    t0 += scaled[r] * tile[j, r]
-                    t1 += scaled[r] * tile[j + 1, r]
-                    t2 += scaled[r] * tile[j + 2, r]
-                    t3 += scaled[r] * tile[j + 3, r]
-                total[i, j] += t0
-                total[i, j + 1] += t1
-                total[i, j + 2] += t2
-                total[i, j + 3] += t3
-                j += 4
-            while j <= i:
-                t0 = 0.0
-                for r in range(count):
-                    t0 += scaled[r] * tile[j, r]
-                total[i, j] += t0
-                j += 1

@@ -27,51 +27,47 @@ def alias_table(psi: Vector) -> Matrix:
 
 
 @compiled
-def _next_row(psi: Vector, scale: float, i: int, rich: bool) -> int:
-    """Return the first row from i on that is rich (more than its share of the total) or is not; n if there is none."""
-    while i < psi.size and (psi[i] * scale > 1.0) != rich:
-        i += 1
-    return i
-
-
-@compiled
 def _fill_table(psi: Vector, scale: float, table: Matrix) -> None:
     """Give every poor row a rich one that makes up for what it lacks, in one sweep over both.
 
-    What a rich row has left when it is no longer rich is made up by the next rich one. So two places and one number
-    are all that the sweep needs beside the table.
+    A row is rich if it has more than its share of the total. What it has left when it is no longer rich is made up by the
+    next rich one. So two places and one number are all that the sweep needs beside the table.
     """
-    n, largest = psi.size, 0
+    n = psi.size
+    largest, poor, rich, left = 0, 0, -1, 0.0
     for i in range(n):
         table[i, 0] = 1.0
         table[i, 1] = i
         if psi[i] > psi[largest]:
             largest = i
-    if scale == 0.0:
-        return
-    poor, rich = _next_row(psi, scale, 0, False), _next_row(psi, scale, 0, True)
-    left = psi[rich] * scale if rich < n else 0.0
-    while rich < n:
+    while scale > 0.0:
+        while poor < n and psi[poor] * scale > 1.0:
+            poor += 1
         if left > 1.0:
             if poor == n:
                 break
             table[poor, 0] = psi[poor] * scale
             table[poor, 1] = rich
             left -= 1.0 - table[poor, 0]
-            poor = _next_row(psi, scale, poor + 1, False)
-        else:
-            following = _next_row(psi, scale, rich + 1, True)
-            if following < n:
-                table[rich, 0] = left
-                table[rich, 1] = following
-                left += psi[following] * scale - 1.0
-            rich = following
-    # Poor rows that are left differ from 1 by rounding only, unless their weight is zero: that is never kept.
+            poor += 1
+            continue
+        following = rich + 1
+        while following < n and not psi[following] * scale > 1.0:
+            following += 1
+        if following == n:
+            break
+        if rich >= 0:
+            table[rich, 0] = left
+            table[rich, 1] = following
+            left -= 1.0
+        left += psi[following] * scale
+        rich = following
+    # What is left differs from 1 by rounding only, unless its weight is zero: that is never kept.
     while poor < n:
-        if psi[poor] == 0.0:
+        if psi[poor] == 0.0 and scale > 0.0:
             table[poor, 0] = 0.0
             table[poor, 1] = largest
-        poor = _next_row(psi, scale, poor + 1, False)
+        poor += 1
 
 
 @compiled
