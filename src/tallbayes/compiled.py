@@ -150,7 +150,7 @@ def compiled(function: Function) -> Function:
 
 
 def part(function: Function) -> Function:
-    """Compile a part of a chain that only compiled code calls: without the way in from Python, and kept with its caller."""
+    """Compile a part of a chain that only compiled code calls: no way in from Python, and kept with its caller."""
     return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
 
 

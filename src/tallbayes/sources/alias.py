@@ -30,7 +30,7 @@ def alias_table(psi: Vector) -> Matrix:
 def _fill_table(psi: Vector, scale: float, table: Matrix) -> None:
     """Give every poor row a rich one that makes up for what it lacks, in one sweep over both.
 
-    A row is rich if it has more than its share of the total. What it has left when it is no longer rich is made up by the
+    A row is rich if it has more than its share of the total. What it lacks when it is no longer rich is made up by the
     next rich one. So two places and one number are all that the sweep needs beside the table.
     """
     n = psi.size
