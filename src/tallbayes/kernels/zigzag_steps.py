@@ -249,7 +249,7 @@ def run_chunk(
     d = u.size
     speed = np.sqrt(float(d))
     done = 0
-    while done < draws.accepted.size and (now.work < budget or now.stage == WAITING):
+    while done < draws.accepted.size and now.suspects < SUSPECTS and (now.work < budget or now.stage == WAITING):
         if now.stage == BETWEEN:
             if now.pending <= 0.0:
                 now.pending = pace.step
