@@ -16,7 +16,7 @@ from tallbayes.families import formula as formulas
 from tallbayes.families import intervals
 from tallbayes.families.certify import certify
 from tallbayes.families.curve import coefficients, jet, potential
-from tallbayes.surrogate.basis import find_basis
+from tallbayes.setup.setup import setup_of
 
 T = sympy.Symbol("t", real=True)
 
@@ -215,7 +215,7 @@ def test_poisson_by_formula_is_local_only():
     with pytest.raises(tb.errors.InputError, match=r"order 3 is unbounded. Use bound=tb.bounds.Local\(\)"):
         tb.sample(model, tb.kernels.ScalableMH(2, tb.bounds.Global()), draws=5, progress=False)
     built_in = tb.Regression(X, y, tb.families.Poisson(), tb.priors.Normal(0, 1))
-    found, wanted = (find_basis(m, threads=1) for m in (model, built_in))
+    found, wanted = (setup_of(m, threads=1) for m in (model, built_in))
     assert found.mode.theta == pytest.approx(wanted.mode.theta, rel=1e-7)
     for order in (1, 2, 3):
         bound = tb.bounds.Local(5.0)
@@ -380,7 +380,7 @@ def test_two_formulas_in_one_process_do_not_share_code():
         family = tb.families.custom(formula)
         names.append(type(family.curve).__name__)
         model = tb.Regression(X, y, family, tb.priors.Flat())
-        modes.append(float(find_basis(model, threads=1).mode.hessian[0, 0]))
+        modes.append(float(setup_of(model, threads=1).mode.hessian[0, 0]))
     assert len(set(names)) == 3
     assert modes[0] == pytest.approx(60.0, rel=1e-9)
     assert len({round(mode, 3) for mode in modes}) == 3

@@ -7,7 +7,7 @@ import pytest
 
 import tallbayes as tb
 from tallbayes.errors import InputError, NoModeError
-from tallbayes.surrogate.mode import find_mode
+from tallbayes.setup.mode import find_mode
 
 P = tb.priors
 
