@@ -412,7 +412,7 @@ def quadrature_case(family, respond):
 
 
 def agrees(beta, mean, variance):
-    """Compare mean and variance of draws with quadrature, by the t of batch means: false positives 1e-7 for each."""
+    """Compare mean and variance of draws with quadrature, by the t of batch means: false positives 1e-7 each."""
     for values, wanted in ((beta, mean), ((beta - mean) ** 2, variance)):
         batches = values.reshape(BATCHES, -1).mean(axis=1)
         error = np.std(batches, ddof=1) / math.sqrt(BATCHES)
@@ -513,7 +513,9 @@ def test_binomial_is_bernoulli_in_groups(link):
     assert grouped.mode.hessian == pytest.approx(wanted.mode.hessian, rel=exactly)
     for order in range(4):
         radius = tb.bounds.Local(3.0)
-        found, least = (radius.of_rows(s.model, wanted.metric, order, threads=1).sums.total for s in (grouped, wanted))
+        found, least = (
+            radius.of_rows(s.model, wanted.metric, order, threads=1).sums.total for s in (grouped, wanted)
+        )
         # The sum of the bounds of both classes, or less where the linear term of a logit is known.
         assert found <= least * (1 + 1e-9)
 

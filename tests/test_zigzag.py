@@ -44,8 +44,8 @@ def oracle_frame(problem, name):
 def slope_change(driver, i, move):
     """The change of row i's slope on the way from the centre by move, as the compiled process finds it.
 
-    With a bound of zero its rate is kept as a suspect, and with these velocities it flips the first coordinate if the
-    change is positive, and none if it is negative.
+    With a bound of zero its rate is kept as a suspect, and with these velocities it flips the first coordinate if
+    the change is positive, and none if it is negative.
     """
     target, state, x = driver.target, driver.state, driver.prepared.model.source.X[i]
     state.move[:], state.velocity[:] = move, np.where(x @ target.frame >= 0.0, 1.0, -1.0)
@@ -288,7 +288,7 @@ def test_no_number_of_harmless_suspects_hides_a_broken_bound():
 
 
 def test_moments_in_two_dimensions():
-    """Means and second moments against quadrature, of Firefly and Zig-Zag. False positives: 1e-7 for each of ten numbers."""
+    """Means and second moments against quadrature, Firefly and Zig-Zag. False positives: 1e-7 for each of ten."""
     case = "logistic-flat"
     problem = CASES[case].problem(np.zeros(2))
     model = CASES[case].model

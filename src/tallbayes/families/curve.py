@@ -41,8 +41,8 @@ class CurveFunctions(NamedTuple):
     covers: Callable[[Any, Any, Any], Any] = everywhere
     """``covers(curve, low, high)``: whether the family's critical points are all there are in an interval of t."""
     mixes: Callable[[Any], Any] = never
-    """``mixes(curve)``: whether a row's g may be a mixture of two pieces: for ``piece`` between 0 and 1, that share of
-    piece 1 and the rest of piece 0."""
+    """``mixes(curve)``: whether a row's g may be a mixture of two pieces: for ``piece`` between 0 and 1, that share
+    of piece 1 and the rest of piece 0."""
 
 
 _FUNCTIONS: dict[type, CurveFunctions] = {}

@@ -188,8 +188,8 @@ class Reader(ast.NodeVisitor):
         rough = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ROUGH
         hint = " (A potential needs four derivatives: use a smooth function instead.)" if rough else ""
         raise InputError(
-            f"{self.owner}: {ast.unparse(node)!r} is not allowed in a formula; use numbers, eta, y, parameters, + - * / "
-            f"** and the functions {FUNCTIONS}.{hint}"
+            f"{self.owner}: {ast.unparse(node)!r} is not allowed in a formula; use numbers, eta, y, parameters, + - * "
+            f"/ ** and the functions {FUNCTIONS}.{hint}"
         )
 
     def visit_Constant(self, node: ast.Constant) -> Any:

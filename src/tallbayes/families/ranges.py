@@ -18,8 +18,8 @@ def derivative_range(
 ) -> tuple[float, float]:
     """Return numbers between which the m-th derivative of g lies on an interval.
 
-    They are its least and largest value. Of a mixture of two pieces, they are the mixture of the two pieces' ranges,
-    which may be a little wider.
+    They are its least and largest value. Of a mixture of two pieces, they are the mixture of the two pieces'
+    ranges, which may be a little wider.
     """
     if mixes(curve) and 0.0 < piece < 1.0:
         least_0, largest_0 = range_of_piece(curve, m, low, high, critical, 0.0)

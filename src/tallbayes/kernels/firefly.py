@@ -42,8 +42,8 @@ class Firefly(Kernel):
     only. A draw is one sweep over the marks (implicit resampling: Metropolis-Hastings for each, dark rows as
     candidates with probability q_db) and one Metropolis-Hastings step of theta given them.
 
-    For logistic, binomial (logit) and negative binomial regression (the bound of Jaakkola and Jordan) and for Student-t,
-    pseudo-Huber and normal responses.
+    For logistic, binomial (logit) and negative binomial regression (the bound of Jaakkola and Jordan) and for
+    Student-t, pseudo-Huber and normal responses.
 
     Parameters
     ----------
