@@ -227,9 +227,9 @@ def test_a_second_process_does_not_compile(cache):
     assert compiled_code() == before
 
 
-def test_no_process_needs_the_formulas_of_others(cache):
+def test_no_process_needs_the_formulas_of_others(cache, tmp_path):
     """What is kept of one formula can be read, and added to, where the module of another is gone."""
-    directory = cache[0]
+    directory = shutil.copytree(cache[0], tmp_path / "cache")
     (formulas_,) = directory.rglob("formulas")
     shutil.rmtree(formulas_)
     code = """

@@ -164,7 +164,7 @@ def compiled_within(function: Function) -> Function:
     An index of what is kept names the types of arguments. That of a function of curves would name the curve of
     every formula that was ever used, and could be read only where all of their modules are.
     """
-    return numba.njit(nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+    return numba.njit(nogil=True, error_model="numpy")(function)
 
 
 def inlined(function: Function) -> Function:
