@@ -2,8 +2,10 @@
 
 import math
 import os
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import flint
@@ -16,7 +18,7 @@ from tallbayes.families import formula as formulas
 from tallbayes.families import intervals
 from tallbayes.families.certify import certify
 from tallbayes.families.curve import coefficients, jet, potential
-from tallbayes.surrogate.basis import find_basis
+from tallbayes.setup.setup import setup_of
 
 T = sympy.Symbol("t", real=True)
 
@@ -184,26 +186,85 @@ def draw(model):
     return tb.sample(model, kernel, draws=200, chains=1, seed=3, progress=False)["posterior"]["beta"].values
 
 
-def test_a_second_process_does_not_compile(tmp_path):
+def another_process(code, cache):
+    """Run code in a process of its own that keeps compiled code in a directory; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TALLBAYES_CACHE_DIR": str(cache)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+DRAWS = f"""
+    import sys
+    sys.path.insert(0, {str(Path(__file__).parent)!r})
+    import test_custom as t
+    print(t.draw(t.logistic_noise()).tobytes().hex())
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A cache of its own, as other tests write to the common one at the same time; and draws that filled it."""
+    directory = tmp_path_factory.mktemp("cache")
+    return directory, another_process(DRAWS, directory)
+
+
+def test_a_second_process_does_not_compile(cache):
+    directory, first = cache
+
     def compiled_code():
         kinds = (".nbi", ".nbc", ".py", ".json")
-        return {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.suffix in kinds}
+        return {p: p.stat().st_mtime_ns for p in directory.rglob("*") if p.suffix in kinds}
 
-    def draws():
-        here = str(Path(__file__).parent)
-        code = f"import sys; sys.path.insert(0, {here!r}); import test_custom as t; "
-        code += "print(t.draw(t.logistic_noise()).tobytes().hex())"
-        # A cache of its own: other tests write to the common one at the same time.
-        environment = {**os.environ, "TALLBAYES_CACHE_DIR": str(tmp_path)}
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-        )
-        return done.stdout.strip()
-
-    first, before = draws(), compiled_code()
+    before = compiled_code()
     assert any(path.name.startswith("formula_") for path in before)
-    assert draws() == first
+    assert another_process(DRAWS, directory) == first
     assert compiled_code() == before
+
+
+def test_no_process_needs_the_formulas_of_others(cache, tmp_path):
+    """What is kept of one formula can be read, and added to, where the module of another is gone."""
+    directory = shutil.copytree(cache[0], tmp_path / "cache")
+    (formulas_,) = directory.rglob("formulas")
+    shutil.rmtree(formulas_)
+    code = """
+        import numpy as np
+        import tallbayes as tb
+
+        y = np.linspace(-1.0, 2.0, 50)
+        for formula in ("logcosh(y - eta)", "log1p((y - eta)**2/9)"):
+            model = tb.Regression(np.ones((50, 1)), y, tb.families.custom(formula), tb.priors.Normal(0, 1))
+            kernel = tb.kernels.ScalableMH(order=2, bound=tb.bounds.Global())
+            tree = tb.sample(model, kernel, draws=200, chains=1, seed=3, progress=False)
+            print(tree.attrs["bound_violations"])
+    """
+    assert another_process(code, directory).split() == ["0", "0"]
+    assert {path.name[:8] for path in formulas_.glob("*.py")} == {"formula_"}
+
+
+def test_formulas_work_where_nothing_can_be_written(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    code = """
+        import numpy as np
+        import tallbayes as tb
+        from tallbayes.families import generated
+
+        for formula in ("logcosh(y - eta)", "log1p((y - eta)**2/9)", "logcosh(y - eta)"):
+            family = tb.families.custom(formula)
+            print(float(family.rows.jets(np.zeros((1, 1)), np.ones((1, 1)), 2)[1, 0]))
+        print(generated.DIRECTORY)
+    """
+    *slopes, directory = another_process(code, blocked / "below").split()
+    assert [float(slope) for slope in slopes] == pytest.approx([math.tanh(1.0), 0.2, math.tanh(1.0)], rel=1e-12)
+    assert not Path(directory).exists()  # it is gone with the process
+    assert not directory.startswith(str(tmp_path))
+    assert blocked.read_text() == "not a directory"
 
 
 def test_poisson_by_formula_is_local_only():
@@ -215,32 +276,31 @@ def test_poisson_by_formula_is_local_only():
     with pytest.raises(tb.errors.InputError, match=r"order 3 is unbounded. Use bound=tb.bounds.Local\(\)"):
         tb.sample(model, tb.kernels.ScalableMH(2, tb.bounds.Global()), draws=5, progress=False)
     built_in = tb.Regression(X, y, tb.families.Poisson(), tb.priors.Normal(0, 1))
-    found, wanted = (find_basis(m, threads=1) for m in (model, built_in))
+    found, wanted = (setup_of(m, threads=1) for m in (model, built_in))
     assert found.mode.theta == pytest.approx(wanted.mode.theta, rel=1e-7)
     for order in (1, 2, 3):
         bound = tb.bounds.Local(5.0)
-        psi = [bound.row_bounds(m, wanted.whitening, order, threads=1)[0] for m in (model, built_in)]
+        psi = [bound.of_rows(m, wanted.metric, order, threads=1).drawing.psi for m in (model, built_in)]
         assert psi[0] == pytest.approx(psi[1], rel=1e-12)
 
 
 def test_rows_beyond_what_is_proved_have_no_bound():
-    model = logistic_noise()
-    family = model.family
-    whitening = tb.kernels.ScalableMH(2).prepare(model, threads=1).whitening
-    whole = family.curve
-    try:
-        family._curve = whole._replace(low=-6.0, high=6.0)
-        psi, _, radius = tb.bounds.Local(200.0).row_bounds(model, whitening, 2, threads=1)
-        assert 0.0 < radius < 200.0
-        assert np.all(np.isfinite(psi))
-        assert family.supremum(3) == math.inf
-        family._curve = whole._replace(low=-1e-3, high=1e-3)
-        psi, _, radius = tb.bounds.Local(5.0).row_bounds(model, whitening, 2, threads=1)
-        assert radius == 1e-300
-        tree = tb.sample(model, tb.kernels.ScalableMH(2), draws=50, chains=1, seed=1, progress=False)
-        assert tree["sample_stats"]["full_pass"].values.all()
-    finally:
-        family._curve = whole
+    def proved(low, high):
+        model = logistic_noise()
+        model.family._curve = model.family.curve._replace(low=low, high=high)
+        model.rows = model.family.rows
+        return model
+
+    metric = setup_of(logistic_noise(), threads=1).metric
+    model = proved(-6.0, 6.0)
+    found = tb.bounds.Local(200.0).of_rows(model, metric, 2, threads=1)
+    assert 0.0 < found.radius < 200.0
+    assert np.all(np.isfinite(found.drawing.psi))
+    assert model.family.supremum(3) == math.inf
+    model = proved(-1e-3, 1e-3)
+    assert tb.bounds.Local(5.0).of_rows(model, metric, 2, threads=1).radius == 1e-300
+    tree = tb.sample(model, tb.kernels.ScalableMH(2), draws=50, chains=1, seed=1, progress=False)
+    assert tree["sample_stats"]["full_pass"].values.all()
 
 
 @pytest.mark.parametrize(
@@ -380,7 +440,7 @@ def test_two_formulas_in_one_process_do_not_share_code():
         family = tb.families.custom(formula)
         names.append(type(family.curve).__name__)
         model = tb.Regression(X, y, family, tb.priors.Flat())
-        modes.append(float(find_basis(model, threads=1).mode.hessian[0, 0]))
+        modes.append(float(setup_of(model, threads=1).mode.hessian[0, 0]))
     assert len(set(names)) == 3
     assert modes[0] == pytest.approx(60.0, rel=1e-9)
     assert len({round(mode, 3) for mode in modes}) == 3

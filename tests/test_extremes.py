@@ -6,7 +6,8 @@ import pytest
 import tallbayes as tb
 from tallbayes.errors import InputError, NoModeError
 from tallbayes.families.curve import coefficients, jet
-from tallbayes.surrogate.basis import find_basis
+from tallbayes.setup.mode import find_mode
+from tallbayes.setup.setup import setup_of
 
 FAMILIES, FLAT = tb.families, tb.priors.Flat()
 N, BETA = 500, np.array([0.3, 0.5, -0.4])
@@ -107,11 +108,11 @@ EXTREMES = [
 def test_extreme_data_have_a_mode(make, design):
     X, rng = design
     y, family, options, wanted = make(X, rng)
-    mode, whitening = find_basis(tb.Regression(X, y, family, FLAT, **options), threads=1)
+    setup = setup_of(tb.Regression(X, y, family, FLAT, **options), threads=1)
     # Newton's next step is short beside the posterior, whatever rounding leaves of it.
-    assert np.linalg.norm(whitening.gradient) < 1e-2
+    assert np.linalg.norm(setup.metric.gradient) < 1e-2
     if wanted is not None:
-        np.testing.assert_allclose(mode.theta, wanted, atol=0.01)
+        np.testing.assert_allclose(setup.mode.theta, wanted, atol=0.01)
 
 
 def test_draws_of_huge_counts_have_the_right_spread(design):
@@ -147,17 +148,17 @@ def test_posteriors_that_no_number_holds(design, scale, weight, message):
     y = X @ BETA + rng.standard_normal(N)
     model = tb.Regression(X, y, FAMILIES.Gaussian(scale), FLAT, weights=np.full(N, weight))
     with pytest.raises(NoModeError, match=message):
-        find_basis(model, threads=1)
+        setup_of(model, threads=1).metric  # noqa: B018
 
 
 def test_no_proper_prior_is_advised_where_there_is_one(design, monkeypatch):
     X, rng = design
-    monkeypatch.setattr("tallbayes.surrogate.mode.LIMIT", 1)
-    monkeypatch.setattr("tallbayes.surrogate.mode.PATIENCE", 0)
+    monkeypatch.setattr("tallbayes.setup.mode.LIMIT", 1)
+    monkeypatch.setattr("tallbayes.setup.mode.PATIENCE", 0)
     y = rng.poisson(mean_of(X)).astype(float)
     y[17] = 1e9
     with pytest.raises(NoModeError, match=r"pulls hardest is 17: response 1e\+09.*Look for responses") as error:
-        find_basis(tb.Regression(X, y, FAMILIES.Poisson(), tb.priors.Normal(0, 1)), threads=1)
+        find_mode(tb.Regression(X, y, FAMILIES.Poisson(), tb.priors.Normal(0, 1)), threads=1)
     assert "proper prior" not in str(error.value)
 
 

@@ -1,13 +1,14 @@
 """Priors of every kind: what they resolve to, that draws are exact under them, and what is refused."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tallbayes as tb
 from tallbayes.errors import InputError, NoModeError
-from tallbayes.surrogate.mode import find_mode
+from tallbayes.setup.mode import find_mode
 
 P = tb.priors
 
@@ -109,7 +110,7 @@ def test_default_prior_counts_weights_as_rows(family):
 
 @pytest.mark.parametrize("kind", ["student", "laplace", "uniform", "half a line"])
 def test_stand_ins_are_smooth_and_bend_upwards(kind):
-    priors = ONE_COEFFICIENT[kind][0].resolve(np.zeros((1, 1)), 1.0, np.ones(1))
+    priors = ONE_COEFFICIENT[kind][0].resolve(SimpleNamespace(mean=np.zeros(1)), 1.0)
     for theta in (-0.9, 0.3, 1.4, 3.9):
         point, step = np.array([theta]), 1e-5
         (value, slope, curvature), (above, *_), (below, *_) = (

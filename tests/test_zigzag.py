@@ -1,5 +1,6 @@
-"""Zig-Zag: its rates, their bounds, its path, and what it refuses; and that both rivals agree with plain MH."""
+"""Zig-Zag: its rates, their bounds, its path, and what it refuses; that Firefly and it agree with plain MH."""
 
+import dataclasses
 import json
 import math
 from functools import cache
@@ -9,12 +10,20 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
-import rivals
+import other_kernels
 import tallbayes as tb
-from problems import CASES, empty_draws, run, stream
+from problems import CASES, Driver, empty_draws, run, stream
 from tallbayes.errors import InputError
 from tallbayes.families.curve import jet
-from tallbayes.kernels.flow import row_flip, slope_change, slope_rounding
+from tallbayes.kernels.state import SUSPECTS
+from tallbayes.kernels.zigzag_steps import (
+    SUSPECT_LENGTH,
+    SUSPECT_LIMIT,
+    SUSPECT_RATE,
+    SUSPECT_ROW,
+    row_flip,
+    slope_rounding,
+)
 
 NORMAL_PRIORS = [name for name in CASES if name != "logistic-priors"]
 
@@ -32,23 +41,39 @@ def oracle_frame(problem, name):
     return np.diag(np.sqrt(np.diag(np.linalg.inv(problem.hessian))))
 
 
+def slope_change(driver, i, move):
+    """The change of row i's slope on the way from the centre by move, as the compiled process finds it.
+
+    With a bound of zero its rate is kept as a suspect, and with these velocities it flips the first coordinate if
+    the change is positive, and none if it is negative.
+    """
+    target, state, x = driver.target, driver.state, driver.prepared.model.source.X[i]
+    state.move[:], state.velocity[:] = move, np.where(x @ target.frame >= 0.0, 1.0, -1.0)
+    state.numbers["suspects"] = 0
+    flip = row_flip(target, state, i, 0.0, driver.rng)
+    if state.numbers["suspects"][0] == 0:
+        return 0.0
+    suspect = state.suspects[0]
+    assert (suspect[SUSPECT_ROW], suspect[SUSPECT_LIMIT]) == (i, 0.0)
+    state.numbers["suspects"] = 0
+    size = suspect[SUSPECT_RATE] / suspect[SUSPECT_LENGTH]
+    return size if flip >= 0 else -size
+
+
 @pytest.mark.parametrize("case", NORMAL_PRIORS)
 @pytest.mark.parametrize("name", ["whitened", "scaled"])
 def test_rates_leave_the_posterior_invariant(case, name):
     """Rate with v_j less rate with -v_j is v_j times the posterior's gradient, from the kernel's own parts."""
-    prepared, problem = rivals.side(case, VARIANTS[name])
+    prepared, problem = other_kernels.side(case, VARIANTS[name])
     target, d = prepared.target, problem.centre.size
-    frame = oracle_frame(problem, name)
-    X, y, weight, _ = target.rows
-    rng = np.random.default_rng(1)
+    frame, X = oracle_frame(problem, name), prepared.model.source.X
+    driver, rng = Driver(prepared, stream(1), np.zeros(d)), np.random.default_rng(1)
     for _ in range(10):
         u, v = 1.5 * rng.standard_normal(d), rng.choice([-1.0, 1.0], d)
         move = target.frame @ u
-        change = np.array(
-            [slope_change(target.curve, X, y, weight, target.tangents, i, move) for i in range(problem.n)]
-        )
+        change = np.array([slope_change(driver, i, move) for i in range(problem.n)])
         rows = X @ target.frame
-        slope = target.gradient + target.precision @ u
+        slope = target.gradient + (target.precision @ u if target.precision.size else 0.0)
 
         def rates(v, slope=slope, change=change, rows=rows):
             return np.maximum(v * slope, 0) + np.maximum(v * (change[:, None] * rows), 0).sum(axis=0)
@@ -95,11 +120,11 @@ def test_slopes_change_no_faster_than_the_supremum(family):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_rates_stay_below_their_bounds(case, name):
     """Search for the point where a row's rate is nearest to its bound."""
-    prepared, problem = rivals.side(case, VARIANTS[name])
+    prepared, problem = other_kernels.side(case, VARIANTS[name])
     target, d = prepared.target, problem.centre.size
-    X, y, weight, _ = target.rows
-    psi, rows = target.sampler.psi, X @ target.frame
-    wanted = rivals.slope_bounds(problem, oracle_frame(problem, name))
+    driver = Driver(prepared, stream(3), np.zeros(d))
+    psi, rows = target.rows.psi, prepared.model.source.X @ target.frame
+    wanted = other_kernels.slope_bounds(problem, oracle_frame(problem, name))
     if name == "uniform":
         wanted = np.full(problem.n, np.max(wanted))
     np.testing.assert_allclose(psi, wanted, rtol=1e-9)
@@ -111,7 +136,7 @@ def test_rates_stay_below_their_bounds(case, name):
             size = np.linalg.norm(u)
             if not 1e-3 < size < 1e3:
                 return 0.0
-            change = slope_change(target.curve, X, y, weight, target.tangents, i, target.frame @ u)
+            change = slope_change(driver, i, target.frame @ u)
             return -abs(change) * np.sum(np.abs(rows[i])) / (psi[i] * size)
 
         for start in (rows[i] / np.linalg.norm(rows[i]), 3.0 * rng.standard_normal(d)):
@@ -121,9 +146,8 @@ def test_rates_stay_below_their_bounds(case, name):
 
 
 def test_rounding_of_a_slope_is_bounded():
-    prepared, problem = rivals.side("student-flat", VARIANTS["whitened"])
-    target = prepared.target
-    X, y, weight, _ = target.rows
+    prepared, problem = other_kernels.side("student-flat", VARIANTS["whitened"])
+    driver = Driver(prepared, stream(4), np.zeros(3))
     at_centre = problem.rows.derivatives(problem.y, problem.predictor(problem.centre)[0])[1]
     rng = np.random.default_rng(4)
     for size in (1e-12, 1e-6, 1e-2, 1.0, 30.0):
@@ -133,21 +157,30 @@ def test_rounding_of_a_slope_is_bounded():
         )[1]
         wanted = problem.weights * (slopes - at_centre)
         for i in range(problem.n):
-            error = abs(slope_change(target.curve, X, y, weight, target.tangents, i, move) - float(wanted[i]))
-            assert error <= slope_rounding(target, i, move)
+            error = abs(slope_change(driver, i, move) - float(wanted[i]))
+            assert error <= slope_rounding(prepared.model.family, prepared.target, i, move)
 
 
 def test_flip_takes_coordinates_in_proportion_to_their_rates():
-    prepared, _ = rivals.side("logistic-normal", VARIANTS["whitened"])
-    target = prepared.target
-    v, change = np.array([1.0, -1.0, -1.0, 1.0]), 0.7
-    for i in range(5):
-        rates = np.maximum(v * change * (target.rows.X[i] @ target.frame), 0.0)
+    prepared, _ = other_kernels.side("logistic-normal", VARIANTS["whitened"])
+    target, move = prepared.target, np.array([0.4, -0.3, 0.5, 0.2])
+    driver, twin = Driver(prepared, stream(5), np.zeros(4)), stream(6)
+    state, rng, v = driver.state, stream(6), np.array([1.0, -1.0, -1.0, 1.0])
+    flipped = set()
+    for i in np.flatnonzero(target.rows.psi > 0.0)[:5]:
+        change = slope_change(driver, i, move)
+        rates = np.maximum(v * change * (prepared.model.source.X[i] @ target.frame), 0.0)
         ends = np.cumsum(rates)
-        for threshold in np.linspace(0.0, ends[-1] * 1.2, 200):
-            found = row_flip(target, i, change, v, threshold)
+        state.velocity[:] = v
+        for _ in range(200):
+            limit = 1.2 * ends[-1]
+            threshold = twin.random() * limit
+            found = row_flip(target, state, i, limit / target.rows.psi[i], rng)
             wanted = int(np.searchsorted(ends, threshold, side="right"))
             assert found == (wanted if threshold < ends[-1] else -1)
+            flipped.add(found)
+            state.numbers["suspects"] = 0
+    assert len(flipped) >= 4
 
 
 REPLAYS = [
@@ -161,77 +194,116 @@ REPLAYS = [
 
 @pytest.mark.parametrize(("case", "name"), REPLAYS)
 def test_compiled_process_is_the_plain_one(case, name):
-    prepared, problem = rivals.side(case, VARIANTS[name])
+    prepared, problem = other_kernels.side(case, VARIANTS[name])
     target, draws = prepared.target, 250
     start = 0.5 * np.random.default_rng(5).standard_normal(problem.centre.size)
-    rng = stream(5)
-    state = prepared.initial_state(target, start, rng)
-    state, found = run(prepared, state, rng, draws)
-    table = target.sampler.keep, target.sampler.alias
-    frame, psi = oracle_frame(problem, name), np.array(target.sampler.psi)
-    expected = rivals.zigzag(problem, frame, 0.7, table, start, stream(5), draws, psi)
+    driver = Driver(prepared, stream(5), start)
+    found = run(driver, draws)
+    frame, psi = oracle_frame(problem, name), np.array(target.rows.psi)
+    draw = other_kernels.by_table(target)
+    expected = other_kernels.zigzag(problem, frame, 0.7, draw, start, stream(5), draws, psi)
     np.testing.assert_array_equal(found.rows_touched, expected.rows_touched)
     np.testing.assert_allclose(found.z, expected.z, rtol=0, atol=1e-9)
-    assert state.violations == 0
+    assert driver.violations == 0
     assert np.sum(found.rows_touched) > draws
     # What the run should have cost is what it did cost: events are a Poisson process of the bound's rate.
-    events = float(np.sum(found.rows_touched))
-    assert abs(events - state.exposure) < 6.0 * math.sqrt(state.exposure)
+    events, exposure = float(np.sum(found.rows_touched)), driver.state.exposure
+    assert abs(events - exposure) < 6.0 * math.sqrt(exposure)
+
+
+@pytest.mark.parametrize(("case", "name"), REPLAYS)
+def test_rows_in_batches_are_the_plain_process(case, name):
+    """Rows come seven at a time from a stream of their own; the process takes each once, in their order."""
+    prepared, problem = other_kernels.side(case, VARIANTS[name])
+    draws, frame, psi = 150, oracle_frame(problem, name), np.array(prepared.target.rows.psi)
+    batched = other_kernels.zigzag_in_batches(prepared, size=7, seed=11)
+    start = 0.5 * np.random.default_rng(12).standard_normal(problem.centre.size)
+    driver = Driver(batched, stream(12), start)
+    found = run(driver, draws)
+    drawn = iter(batched.supply.drawn)
+    expected = other_kernels.zigzag(problem, frame, 0.7, lambda rng: next(drawn), start, stream(12), draws, psi)
+    np.testing.assert_array_equal(found.rows_touched, expected.rows_touched)
+    np.testing.assert_allclose(found.z, expected.z, rtol=0, atol=1e-9)
+    assert driver.violations == 0
+    events = int(np.sum(found.rows_touched))
+    assert events > 10 * 7
+    assert 0 <= len(batched.supply.drawn) - events < 7  # no row is left out, and no batch fetched too early
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_where_a_chunk_ends_changes_nothing(name):
-    prepared, problem = rivals.side("logistic-normal", VARIANTS[name])
+@pytest.mark.parametrize("batches", [False, True])
+def test_where_a_chunk_ends_changes_nothing(name, batches):
+    prepared, problem = other_kernels.side("logistic-normal", VARIANTS[name])
     d, chunks = problem.centre.size, np.random.default_rng(7)
 
     def begin():
-        rng = stream(7)
-        return rng, prepared.initial_state(prepared.target, np.zeros(d), rng)
+        chosen = other_kernels.zigzag_in_batches(prepared) if batches else prepared
+        return Driver(chosen, stream(7), np.zeros(d))
 
-    rng, state = begin()
-    _, whole = run(prepared, state, rng, 200)
-    rng, state = begin()
+    whole, driver = run(begin(), 200), begin()
     parts, left = [], 200
     while left:
         room = empty_draws(min(left, int(chunks.integers(1, 20))), d)
-        budget = int(chunks.integers(1, 60))
-        state, done = prepared.run_chunk(prepared.target, prepared.proposal, state, rng, room, budget)
+        done = driver.advance(room, int(chunks.integers(1, 60)))
         parts.append([field[:done] for field in room])
         left -= done
     for field in range(4):
         np.testing.assert_array_equal(np.concatenate([part[field] for part in parts]), whole[field])
 
 
+def with_bounds(prepared, factor):
+    """Return the same process with bounds that are too small, or too large."""
+    target = prepared.target
+    rows = target.rows._replace(psi=factor * target.rows.psi)
+    return dataclasses.replace(prepared, target=target._replace(rows=rows, total=factor * target.total))
+
+
 def test_broken_bound_is_noticed():
-    prepared, _ = rivals.side("logistic-normal", VARIANTS["whitened"])
-    sampler = prepared.target.sampler
-    target = prepared.target._replace(
-        sampler=sampler._replace(psi=0.3 * sampler.psi), total=0.3 * prepared.target.total
-    )
-    rng = stream(6)
-    state = prepared.initial_state(target, np.zeros(4), rng)
-    state, _ = prepared.run_chunk(target, prepared.proposal, state, rng, empty_draws(500, 4), 2**62)
-    assert state.violations > 0
+    prepared, _ = other_kernels.side("logistic-normal", VARIANTS["whitened"])
+    driver = Driver(with_bounds(prepared, 0.3), stream(6), np.zeros(4))
+    run(driver, 500)
+    assert driver.violations > 0
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_bound_that_is_one_per_cent_too_small_is_noticed(batches):
+    """In one dimension rows at a predictor of 0 attain their bound while the process moves outwards."""
+    y = np.arange(300) % 2
+    model = tb.Regression(np.ones((300, 1)), y, tb.families.Bernoulli(), tb.priors.Flat())
+    prepared = tb.kernels.ZigZag().prepare(model, threads=1)
+    for factor in (1.0, 0.99):
+        chosen = with_bounds(prepared, factor)
+        driver = Driver(other_kernels.zigzag_in_batches(chosen) if batches else chosen, stream(6), np.zeros(1))
+        run(driver, 300)
+        assert (driver.violations > 0) == (factor < 1.0)
+
+
+def test_no_number_of_harmless_suspects_hides_a_broken_bound():
+    prepared, _ = other_kernels.side("logistic-normal", VARIANTS["whitened"])
+    driver = Driver(with_bounds(prepared, 0.3), stream(6), np.zeros(4))
+    driver.state.suspects[:] = 0.0
+    driver.state.numbers["suspects"] = SUSPECTS
+    run(driver, 500)
+    assert driver.violations > 0
 
 
 def test_moments_in_two_dimensions():
-    """Means and second moments against quadrature, both rivals. False positives: 1e-7 for each of ten numbers."""
+    """Means and second moments against quadrature, Firefly and Zig-Zag. False positives: 1e-7 for each of ten."""
     case = "logistic-flat"
     problem = CASES[case].problem(np.zeros(2))
     model = CASES[case].model
     for kernel in (tb.kernels.Firefly(q_db=0.1), tb.kernels.ZigZag()):
         prepared = kernel.prepare(model, threads=1)
-        centre, W = prepared.whitening.centre, prepared.whitening.matrix
+        centre, W = prepared.metric.centre, prepared.metric.matrix
         axis = np.linspace(-7.0, 7.0, 141)
         grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
         potential = np.float64(problem.potential(centre + grid @ W.T))
         mass = np.exp(potential.min() - potential)
         mass /= mass.sum()
         assert mass.reshape(141, 141)[[0, -1]].max() < 1e-8
-        rng = stream(9)
-        state = prepared.initial_state(prepared.target, np.zeros(2), rng)
-        state, _ = run(prepared, state, rng, 200)
-        _, draws = run(prepared, state, rng, 60_000)
+        driver = Driver(prepared, stream(9), np.zeros(2))
+        run(driver, 200)
+        draws = run(driver, 60_000)
         for f in (
             lambda z: z[:, 0],
             lambda z: z[:, 1],
@@ -246,7 +318,7 @@ def test_moments_in_two_dimensions():
 
 
 AGREEMENT = ["logistic-normal", "student-flat"]
-RIVALS = {
+OTHERS = {
     "Firefly": (tb.kernels.Firefly(), 200_000),
     "ZigZag": (tb.kernels.ZigZag(), 20_000),
     "ZigZag-scaled": (tb.kernels.ZigZag(whitened=False), 20_000),
@@ -260,20 +332,20 @@ def draws_of(case, kernel, draws):
 
 
 @pytest.mark.parametrize("case", AGREEMENT)
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", OTHERS)
 def test_agrees_with_plain_metropolis_hastings(case, name):
     """Mean, sd and five quantiles of every coefficient. False positives: 1e-6 for each test."""
     reference = draws_of(
         case, tb.kernels.MetropolisHastings(tb.proposals.CrankNicolson(0.0, walk_every=4)), 120_000
     )
-    found = draws_of(case, *RIVALS[name])
-    score, level = rivals.disagreement(found, reference)
+    found = draws_of(case, *OTHERS[name])
+    score, level = other_kernels.disagreement(found, reference)
     assert score < level
     # The comparison could fail: a shift of a tenth, or a spread an eighth too large, is seen.
     spread = reference.std(axis=0)
-    assert rivals.disagreement(found + 0.1 * spread, reference)[0] > level
+    assert other_kernels.disagreement(found + 0.1 * spread, reference)[0] > level
     wider = reference.mean(axis=0) + 1.125 * (found - reference.mean(axis=0))
-    assert rivals.disagreement(wider, reference)[0] > level
+    assert other_kernels.disagreement(wider, reference)[0] > level
 
 
 @pytest.mark.parametrize("kernel", [tb.kernels.Firefly(), tb.kernels.ZigZag()], ids=repr)

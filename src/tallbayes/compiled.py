@@ -163,6 +163,15 @@ def compiled_sum(function: Function) -> Function:
     return _dispatcher(function, fastmath={"reassoc", "contract", "nsz"})
 
 
+def compiled_within(function: Function) -> Function:
+    """Compile a function of a curve, as a part of those that are called by address; only these are kept on disk.
+
+    An index of what is kept names the types of arguments. That of a function of curves would name the curve of
+    every formula that was ever used, and could be read only where all of their modules are.
+    """
+    return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+
+
 _POINTERS = threading.RLock()
 
 

@@ -39,7 +39,8 @@ def check_rows(
     names : list of str
         Names of the parameters, for messages.
     """
-    value, gradient, hessian = source.reduce(derivatives, rows, Identity(), start)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen and said
+        value, gradient, hessian = source.reduce(derivatives, rows, Identity(), start)
     if not (np.isfinite(value) and np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))):
         _refuse_row_that_is_not_finite(rows, source, start)
     rng = np.random.default_rng(0)

@@ -78,6 +78,8 @@ def _unknown(name: str, symbols: dict[str, Any]) -> str:
 class _FactorReader(Reader):
     """Rebuild a parsed formula from what is allowed."""
 
+    owner = "potential"
+
     def __init__(self, symbols: dict[str, Any]) -> None:
         super().__init__(symbols)
         self.functions = {name: self.functions.get(name, logsumexp) for name in FUNCTIONS}

@@ -184,7 +184,8 @@ class _NoColumns:
 
 def _check_table(block: Block, names: list[str]) -> tuple[Vector]:
     """Return the sums of a block's columns, or raise if a value is not finite."""
-    sums = np.sum(block.responses, axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum may be too large where no value is
+        sums = np.sum(block.responses, axis=0)
     if not np.all(np.isfinite(sums)):
         refuse_infinite(block._replace(X=block.responses[:, : len(names)]), names, "data")
     return (sums,)
@@ -250,7 +251,7 @@ def _guarded(function: Any, name: str) -> Any:
     }
     try:
         return numba.njit(signatures[name], nogil=True, error_model="numpy")(value if name == "potential" else fill)
-    except numba.core.errors.NumbaError as error:
+    except Exception as error:  # Numba has many
         raise InputError(f"{name}: Numba cannot compile the function ({_first_line(error)}).") from None
 
 

@@ -1,14 +1,16 @@
-"""Successes out of a known number of trials: grouped logistic regression."""
+"""Successes out of a known number of trials: grouped logistic, probit and complementary log-log regression."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallbayes.compiled import compiled_within
 from tallbayes.errors import InputError
-from tallbayes.families import bernoulli
+from tallbayes.families import bernoulli, cloglog, probit
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 
@@ -27,23 +29,95 @@ def coefficients(curve: Any, y: Any) -> Any:
 register_curve(ProportionCurve, CurveFunctions(bernoulli.potential, bernoulli.jet, coefficients))
 
 
+class ProbitProportionCurve(NamedTuple):
+    """-share log Phi(eta) - (1 - share) log Phi(-eta): a mixture of the curves of successes and failures."""
+
+    reach: float = probit.ProbitCurve().reach
+
+
+class CloglogProportionCurve(NamedTuple):
+    """-share log(1 - exp(-e^eta)) + (1 - share) e^eta: a mixture of the curves of successes and failures."""
+
+    reach: float = cloglog.CloglogCurve().reach
+
+
+def shares_of_pieces(curve: Any, y: Any) -> Any:
+    """Return t = eta, with the share of successes as the piece: 0 are failures only, 1 successes only."""
+    return 1.0, 1.0, 0.0, 0.0, y
+
+
+def always(curve: Any) -> Any:
+    """Say that a row's g is a mixture."""
+    return True
+
+
+def _mixture(potential: Callable[..., Any], jet: Callable[..., Any], side: float) -> CurveFunctions:
+    """Return the functions of a share of g_1(side t) and the rest of g_0(t), where g_p is a curve's piece p.
+
+    What there is nothing of is left out, as it may be infinite.
+    """
+    part, derivatives = compiled_within(potential), compiled_within(jet)
+
+    def mixed_potential(curve: Any, t: Any, piece: Any) -> Any:
+        total = 0.0
+        if piece > 0.0:
+            total += piece * part(curve, side * t, 1.0)
+        if piece < 1.0:
+            total += (1.0 - piece) * part(curve, t, 0.0)
+        return total
+
+    def mixed_jet(curve: Any, t: Any, piece: Any) -> Any:
+        g1, g2, g3, g4 = 0.0, 0.0, 0.0, 0.0
+        if piece > 0.0:
+            a1, a2, a3, a4 = derivatives(curve, side * t, 1.0)
+            g1, g2, g3, g4 = side * piece * a1, piece * a2, side * piece * a3, piece * a4
+        if piece < 1.0:
+            rest = 1.0 - piece
+            b1, b2, b3, b4 = derivatives(curve, t, 0.0)
+            g1, g2, g3, g4 = g1 + rest * b1, g2 + rest * b2, g3 + rest * b3, g4 + rest * b4
+        return g1, g2, g3, g4
+
+    return CurveFunctions(mixed_potential, mixed_jet, shares_of_pieces, mixes=always)
+
+
+register_curve(ProbitProportionCurve, _mixture(probit.potential, probit.jet, -1.0))
+register_curve(CloglogProportionCurve, _mixture(cloglog.potential, cloglog.jet, 1.0))
+
+_LINKS: dict[str, tuple[Any, dict[int, list[float]], tuple[float, ...]]] = {
+    "logit": (ProportionCurve(), bernoulli.SOFTPLUS_CRITICAL, (0.0,)),
+    "probit": (
+        ProbitProportionCurve(),
+        {m: sorted([*points, *(-t for t in points)]) for m, points in probit.CRITICAL.items()},
+        (0.0, 1.0),
+    ),
+    "cloglog": (CloglogProportionCurve(), cloglog.CRITICAL, (0.0, 1.0)),
+}
+"""Curve, critical points of both pieces, and pieces of each link."""
+
+
 @dataclass(frozen=True, eq=False)
 class Binomial(Family):
-    """Successes out of known trials, each with probability 1 / (1 + exp(-eta)).
+    """Successes out of known trials, all of a row with the same probability.
 
-    The response is the number of successes of each row: trials softplus(eta) - y eta. (Groups whose probability
-    itself varies are overdispersed: not this family.)
+    The response is the number of successes of each row. (Groups whose probability itself varies are overdispersed:
+    not this family.)
 
     Parameters
     ----------
     trials : int or array_like
         Number of trials: one for all rows, or one for each. A row of 0 trials says nothing.
+    link : str
+        How the probability depends on eta: "logit", "probit" or "cloglog", as for `Bernoulli`.
     """
 
     trials: ArrayLike = 1
+    link: str = "logit"
     convex = True
 
     def __post_init__(self) -> None:
+        if self.link not in _LINKS:
+            known = ", ".join(repr(link) for link in _LINKS)
+            raise InputError(f"Binomial: link={self.link!r} is not known; use one of {known}.")
         trials = np.asarray(self.trials)
         if trials.ndim > 1 or trials.dtype.kind not in "uif" or (trials.ndim == 1 and trials.size == 0):
             raise InputError(
@@ -59,13 +133,23 @@ class Binomial(Family):
         object.__setattr__(self, "trials", trials)
 
     @property
-    def curve(self) -> ProportionCurve:
-        """The softplus."""
-        return ProportionCurve()
+    def curve(self) -> Any:
+        """The link's curve."""
+        return _LINKS[self.link][0]
+
+    @property
+    def parabola_slope(self) -> float | None:  # type: ignore[override]
+        """Known for the logit link."""
+        return 0.5 if self.link == "logit" else None
+
+    @property
+    def pieces(self) -> tuple[float, ...]:  # type: ignore[override]
+        """Failures and successes, of which rows are mixtures; one with the logit link."""
+        return _LINKS[self.link][2]
 
     def critical_points(self, m: int) -> Vector:
-        """Return those of the softplus."""
-        return np.array(bernoulli.SOFTPLUS_CRITICAL[m], dtype=np.float64)
+        """Return the roots of the next derivative, of both pieces."""
+        return np.array(_LINKS[self.link][1][m], dtype=np.float64)
 
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are not whole numbers from 0 to the row's trials."""
@@ -97,10 +181,11 @@ class Binomial(Family):
         return share, weight * trials
 
     def starting_predictor(self, y: Vector) -> Vector:
-        """Return the logit of the share shrunk half-way to 1/2."""
+        """Return the logit of the share shrunk half-way to 1/2: rough for other links too."""
         return np.log((0.5 + y) / (1.5 - y))
 
     def __repr__(self) -> str:
-        """Name the trials if there is one number of them."""
+        """Name the trials if there is one number of them, and a link that is not the logit."""
         trials = np.asarray(self.trials)
-        return f"Binomial(trials={float(trials):g})" if trials.ndim == 0 else "Binomial(trials of each row)"
+        text = f"trials={float(trials):g}" if trials.ndim == 0 else "trials of each row"
+        return f"Binomial({text})" if self.link == "logit" else f"Binomial({text}, link={self.link!r})"

@@ -23,6 +23,11 @@ def everywhere(curve: Any, low: Any, high: Any) -> Any:
     return True
 
 
+def never(curve: Any) -> Any:
+    """Say that a row has one piece."""
+    return False
+
+
 class CurveFunctions(NamedTuple):
     """The functions of a curve; their argument names are part of the contract."""
 
@@ -35,6 +40,9 @@ class CurveFunctions(NamedTuple):
     piece returns 0.0 for it, a constant that compiled code drops."""
     covers: Callable[[Any, Any, Any], Any] = everywhere
     """``covers(curve, low, high)``: whether the family's critical points are all there are in an interval of t."""
+    mixes: Callable[[Any], Any] = never
+    """``mixes(curve)``: whether a row's g may be a mixture of two pieces: for ``piece`` between 0 and 1, that share
+    of piece 1 and the rest of piece 0."""
 
 
 _FUNCTIONS: dict[type, CurveFunctions] = {}
@@ -65,6 +73,11 @@ def covers(curve: Any, low: Any, high: Any) -> Any:
     return _FUNCTIONS[type(curve)].covers(curve, low, high)
 
 
+def mixes(curve: Any) -> Any:
+    """Say whether a row's g may be a mixture of two pieces."""
+    return _FUNCTIONS[type(curve)].mixes(curve)
+
+
 def _compiled_function(curve: Any, name: str) -> Callable[..., Any] | None:
     functions = _FUNCTIONS.get(getattr(curve, "instance_class", object))
     return getattr(functions, name, None)
@@ -88,6 +101,11 @@ def _coefficients(curve: Any, y: Any) -> Callable[..., Any] | None:
 @overload(covers)
 def _covers(curve: Any, low: Any, high: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "covers")
+
+
+@overload(mixes)
+def _mixes(curve: Any) -> Callable[..., Any] | None:
+    return _compiled_function(curve, "mixes")
 
 
 def curve_of(kind: Any, parameters: Any) -> Any:

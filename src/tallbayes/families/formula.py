@@ -165,16 +165,19 @@ def _refuse_large(expression: Any) -> None:
     if sympy.count_ops(expression) > LONGEST:
         raise InputError(f"custom: the formula has more than {LONGEST} operations; write a shorter one.")
     for power in expression.atoms(sympy.Pow):
-        _refuse_power(power.exp)
+        _refuse_power(power.exp, "custom")
 
 
-def _refuse_power(exponent: Any) -> None:
+def _refuse_power(exponent: Any, owner: str) -> None:
     if exponent.is_number and not abs(exponent) <= LARGEST_POWER:
-        raise InputError(f"custom: the power {str(exponent)[:20]} is too large; expected {LARGEST_POWER} at most.")
+        raise InputError(f"{owner}: the power {str(exponent)[:20]} is too large; expected {LARGEST_POWER} at most.")
 
 
 class Reader(ast.NodeVisitor):
     """Rebuild a parsed formula from what is allowed."""
+
+    owner = "custom"
+    """Whose formula it is, for messages."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names = names
@@ -185,8 +188,8 @@ class Reader(ast.NodeVisitor):
         rough = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ROUGH
         hint = " (A potential needs four derivatives: use a smooth function instead.)" if rough else ""
         raise InputError(
-            f"custom: {ast.unparse(node)!r} is not allowed in a formula; use numbers, eta, y, parameters, + - * / "
-            f"** and the functions {FUNCTIONS}.{hint}"
+            f"{self.owner}: {ast.unparse(node)!r} is not allowed in a formula; use numbers, eta, y, parameters, + - * "
+            f"/ ** and the functions {FUNCTIONS}.{hint}"
         )
 
     def visit_Constant(self, node: ast.Constant) -> Any:
@@ -194,7 +197,7 @@ class Reader(ast.NodeVisitor):
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
             return self.generic_visit(node)
         if not math.isfinite(node.value):
-            raise InputError(f"custom: a number in the formula is {node.value}; expected finite ones.")
+            raise InputError(f"{self.owner}: a number in the formula is {node.value}; expected finite ones.")
         return load_sympy().Rational(node.value)
 
     def visit_Name(self, node: ast.Name) -> Any:
@@ -224,7 +227,7 @@ class Reader(ast.NodeVisitor):
             case ast.Div():
                 return left / right
             case ast.Pow():
-                _refuse_power(right)
+                _refuse_power(right, self.owner)
                 return left**right
         return self.generic_visit(node)
 
@@ -233,7 +236,7 @@ class Reader(ast.NodeVisitor):
         if not (isinstance(node.func, ast.Name) and node.func.id in self.functions):
             return self.generic_visit(node)
         if len(node.args) != 1 or node.keywords:
-            raise InputError(f"custom: {ast.unparse(node)!r}: functions in a formula take one argument.")
+            raise InputError(f"{self.owner}: {ast.unparse(node)!r}: functions in a formula take one argument.")
         return self.functions[node.func.id](self.visit(node.args[0]))
 
 

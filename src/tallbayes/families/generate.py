@@ -10,6 +10,7 @@ import json
 import os
 import re
 import tempfile
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -220,11 +221,23 @@ def _write(name: str, text: str) -> None:
     """Write a file of the cache: complete or not there at all, also for another process that writes the same."""
     from tallbayes.families import generated
 
-    generated.DIRECTORY.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=generated.DIRECTORY, suffix=".tmp")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, generated.DIRECTORY / name)
+    try:
+        _write_to(generated.DIRECTORY, name, text)
+    except OSError:  # full, read-only or no directory at all; what was worked out lasts for this process then
+        generated.use_own_directory()
+        _write_to(generated.DIRECTORY, name, text)
+
+
+def _write_to(directory: Path, name: str, text: str) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=directory, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, directory / name)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def write(text: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from tallbayes.compiled import ByAddress, compiled
+from tallbayes.compiled import ByAddress, compiled, compiled_within
 from tallbayes.families.curve import coefficients, curve_of, jet
 from tallbayes.families.remainder import gauss_jacobi, remainder
 
@@ -41,7 +41,7 @@ class ParabolaFunctions(NamedTuple):
     excess: ByAddress
 
 
-@compiled
+@compiled_within
 def parabola_curvature(curve: Any, t: float, slope: float, piece: float) -> float:
     """Return (g'(t) - slope) / t, which is the mean of g'' over [0, t] when slope = g'(0)."""
     if abs(t) < NEAR_ZERO * curve.reach:

@@ -5,18 +5,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
-from tallbayes.families.curve import covers
+from tallbayes.compiled import compiled_within
+from tallbayes.families.curve import covers, mixes
 from tallbayes.families.remainder import derivative
 
 Vector = NDArray[np.float64]
 
 
-@compiled
+@compiled_within
 def derivative_range(
     curve: Any, m: int, low: float, high: float, critical: Vector, piece: float
 ) -> tuple[float, float]:
-    """Return the least and largest m-th derivative of g on an interval: end points and critical points.
+    """Return numbers between which the m-th derivative of g lies on an interval.
+
+    They are its least and largest value. Of a mixture of two pieces, they are the mixture of the two pieces'
+    ranges, which may be a little wider.
+    """
+    if mixes(curve) and 0.0 < piece < 1.0:
+        least_0, largest_0 = range_of_piece(curve, m, low, high, critical, 0.0)
+        least_1, largest_1 = range_of_piece(curve, m, low, high, critical, 1.0)
+        return (1.0 - piece) * least_0 + piece * least_1, (1.0 - piece) * largest_0 + piece * largest_1
+    return range_of_piece(curve, m, low, high, critical, piece)
+
+
+@compiled_within
+def range_of_piece(
+    curve: Any, m: int, low: float, high: float, critical: Vector, piece: float
+) -> tuple[float, float]:
+    """Return the least and largest m-th derivative of one piece on an interval: end points and critical points.
 
     Where the curve's critical points are not proved, nothing is known.
     """

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
+from tallbayes.compiled import compiled_within
 from tallbayes.families.curve import jet, potential
 
 FEW, MANY = 3, 6
@@ -44,7 +44,7 @@ _MANY_NODES = np.array([nodes for nodes, _ in _RULES[1]])
 _MANY_WEIGHTS = np.array([weights for _, weights in _RULES[1]])
 
 
-@compiled
+@compiled_within
 def derivative(curve: Any, t: float, m: int, piece: float) -> float:
     """Return the m-th derivative of g, m = 1 to 4."""
     g1, g2, g3, g4 = jet(curve, t, piece)
@@ -57,7 +57,7 @@ def derivative(curve: Any, t: float, m: int, piece: float) -> float:
     return g4
 
 
-@compiled
+@compiled_within
 def taylor_polynomial(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
     """Return the Taylor polynomial of order k of g at t."""
     g1, g2, g3, _ = jet(curve, t, piece)
@@ -71,7 +71,7 @@ def taylor_polynomial(curve: Any, t: float, delta: float, k: int, piece: float) 
     return total
 
 
-@compiled
+@compiled_within
 def remainder(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
     """Return the remainder of order k, 0 to 3, of g at t for a step delta."""
     size = abs(delta) / curve.reach

@@ -55,17 +55,21 @@ def answer_from(model: Model, metric: Metric) -> Any:
 def rows_are_at_hand(model: Model) -> bool:
     """Return whether all rows are in memory and make up no more than one block."""
     source = model.source
-    return model.predictors.linear and isinstance(source, ArraySource) and source.n <= source.block_rows
+    return isinstance(source, ArraySource) and source.n <= source.block_rows
 
 
 @compiled
 def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: Matrix, row: Vector) -> float:
     """Return the negative log-likelihood at theta."""
-    rows = target.rows
+    rows, linear = target.rows, target.likelihood.linear
     n, total = rows.responses.shape[0], 0.0
     for first in range(0, n, TILE):
         count = min(TILE, n - first)
         for r in range(count):
+            if not linear:  # every parameter is a predictor
+                for j in range(theta.size):
+                    eta[j, r] = theta[j]
+                continue
             load_row(rows.design, first + r, row)
             at = rows.offset[min(first + r, rows.offset.size - 1)]
             for j in range(row.size):
@@ -109,7 +113,8 @@ def run_with_rows_at_hand(
 ) -> tuple[int, int]:
     """Run a chunk, and answer it here whenever it asks for all rows."""
     now, d, n = state.numbers[0], state.z.size, target.rows.responses.shape[0]
-    eta, out, row, theta = np.empty((1, TILE)), np.empty((1, TILE)), np.empty(d), np.empty(d)
+    eta = np.empty((1 if target.likelihood.linear else d, TILE))
+    out, row, theta = np.empty((1, TILE)), np.empty(d), np.empty(d)
     done = 0
     while True:
         rest = Draws(draws.z[done:], draws.accepted[done:], draws.rows_touched[done:], draws.full_pass[done:])

@@ -42,8 +42,8 @@ class Firefly(Kernel):
     only. A draw is one sweep over the marks (implicit resampling: Metropolis-Hastings for each, dark rows as
     candidates with probability q_db) and one Metropolis-Hastings step of theta given them.
 
-    For logistic and negative binomial regression (the bound of Jaakkola and Jordan) and for Student-t,
-    pseudo-Huber and normal responses.
+    For logistic, binomial (logit) and negative binomial regression (the bound of Jaakkola and Jordan) and for
+    Student-t, pseudo-Huber and normal responses.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ class Firefly(Kernel):
         super().refuse_mismatch(model)
         if model.family.parabola_slope is None:
             raise InputError(
-                f"Firefly: {model.family} has no lower bound that is the exponential of a parabola; Bernoulli with a "
-                "logit link, NegativeBinomial, StudentT, PseudoHuber and Gaussian have. Use tb.kernels.ScalableMH(), "
-                "or no kernel: one is chosen then."
+                f"Firefly: {model.family} has no lower bound that is the exponential of a parabola; Bernoulli and "
+                "Binomial with a logit link, NegativeBinomial, StudentT, PseudoHuber and Gaussian have. Use "
+                "tb.kernels.ScalableMH(), or no kernel: one is chosen then."
             )
 
     def _prepare(self, model: Model, setup: Setup) -> Prepared:

@@ -251,7 +251,7 @@ def run_chunk(
     here, there = state.room[0], state.room[1]
     shift(target.whitening, z, here)
     done = 0
-    while done < draws.accepted.size and now.work < budget:
+    while done < draws.accepted.size and now.work < budget and now.suspects < SUSPECTS:
         now.rows = 0
         sweep(target, state, rng)
         bright = now.slot

@@ -187,14 +187,12 @@ def row_flip(target: ZigZagTarget, state: ZigZagState, i: int, far: float, rng: 
     return -1
 
 
-def rate_is_broken(family: Any, target: ZigZagTarget, suspect: Vector) -> bool:
-    """Return whether a row's rate exceeds its bound by more than rounding.
+def slope_rounding(family: Any, target: ZigZagTarget, i: int, move: Vector) -> float:
+    """Return how far rounding alone can move the change of row i's slope between the centre and centre + move.
 
     Two slopes are each off by a few units in the last place; their arguments, off by e, move them by at most
-    sup |g''| e; the inner product is off by (d + 2) units of its sum of absolute products.
+    sup |g''| e. An argument s (x . theta + offset) + c is off by at most (d + 4) units of its sum of absolute terms.
     """
-    i, rate, limit, length = int(suspect[0]), *(float(x) for x in suspect[1:SUSPECT_FACTS])
-    move = suspect[SUSPECT_FACTS:]
     d = move.size
     x = np.empty(d)
     load_row(target.rows.design, i, x)
@@ -202,12 +200,18 @@ def rate_is_broken(family: Any, target: ZigZagTarget, suspect: Vector) -> bool:
     m, s, c, _, piece = coefficients(family.curve, float(target.rows.responses[i, 0]))
     t = s * (float(x @ target.centre) + offset) + c
     change = s * float(x @ move)
-    products = float(np.abs(x) @ np.abs(move))
+    terms = abs(offset) + float(np.abs(x) @ (np.abs(target.centre) + np.abs(move)))
     slopes = 8.0 * (abs(jet(family.curve, t, piece)[0]) + abs(jet(family.curve, t + change, piece)[0]))
-    arguments = abs(t) + 2.0 * abs(change) + (d + 2) * abs(s) * products
-    steepest = family.supremum(2)
-    rounding = weight * m * abs(s) * EPSILON * (slopes + steepest * arguments) * length
-    return not rate <= limit + rounding + 16.0 * (d + 2) * EPSILON * limit
+    arguments = 2.0 * (d + 4) * (abs(c) + abs(s) * terms)
+    return float(weight * m * abs(s) * EPSILON * (slopes + family.supremum(2) * arguments))
+
+
+def rate_is_broken(family: Any, target: ZigZagTarget, suspect: Vector) -> bool:
+    """Return whether a row's rate exceeds its bound by more than rounding."""
+    i, rate, limit, length = int(suspect[0]), *(float(x) for x in suspect[1:SUSPECT_FACTS])
+    move = suspect[SUSPECT_FACTS:]
+    rounding = slope_rounding(family, target, i, move) * length
+    return not rate <= limit + rounding + 16.0 * (move.size + 2) * EPSILON * limit
 
 
 @compiled
@@ -250,7 +254,7 @@ def run_chunk(
     d = u.size
     speed = np.sqrt(float(d))
     done = 0
-    while done < draws.accepted.size and (now.work < budget or now.stage == WAITING):
+    while done < draws.accepted.size and now.suspects < SUSPECTS and (now.work < budget or now.stage == WAITING):
         if now.stage == BETWEEN:
             if now.pending <= 0.0:
                 now.pending = pace.step

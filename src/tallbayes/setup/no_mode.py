@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import NoModeError
-from tallbayes.families.curve import coefficients, jet
+from tallbayes.families.curve import coefficients, jet, mixes
 from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.sources.base import Block
@@ -122,7 +122,9 @@ def _rises(block: Block, family: Any, step: Vector) -> tuple[float, float]:
     far = np.zeros(change.shape)
     for p in family.pieces:
         falling, rising = jet(curve, -np.inf, p)[0], jet(curve, np.inf, p)[0]
-        far = np.where(piece == p, np.where(s * change > 0.0, rising, falling), far)
+        end = np.where(s * change > 0.0, rising, falling)
+        share = (piece if p == 1.0 else 1.0 - piece) if mixes(curve) else np.where(piece == p, 1.0, 0.0)
+        far = far + np.multiply(share, end, out=np.zeros(far.shape), where=np.broadcast_to(share > 0.0, far.shape))
     moving = change != 0.0
     rise = np.broadcast_to(m * s * far + l, change.shape)[moving] * change[moving]
     return float(np.max(np.abs(change))), float(np.max(rise, initial=0.0))

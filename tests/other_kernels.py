@@ -1,5 +1,6 @@
 """Firefly and Zig-Zag in plain NumPy, on the random numbers of the compiled kernels, and measures of agreement."""
 
+import dataclasses
 import math
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from scipy import stats
 
 import oracle
 from oracle import Real
-from problems import CASES, beside_the_mode
+from problems import CASES, Batches, beside_the_mode
 
 
 class Side(NamedTuple):
@@ -21,8 +22,25 @@ class Side(NamedTuple):
 def side(case, kernel, by=0.4):
     """Prepare a kernel `by` standard deviations beside the mode, so that gradients matter."""
     model = CASES[case].model
-    prepared = kernel.prepare(model, threads=1, basis=beside_the_mode(model, by))
-    return Side(prepared, CASES[case].problem(prepared.whitening.centre))
+    prepared = kernel.prepare(model, setup=beside_the_mode(model, by))
+    return Side(prepared, CASES[case].problem(prepared.metric.centre))
+
+
+def zigzag_in_batches(prepared, size=7, seed=0):
+    """Return the same process with a supply of few rows at a time, which says what rows it drew."""
+    supply = Batches(prepared, size, seed)
+    return dataclasses.replace(prepared, supply=supply, target=prepared.target._replace(rows=supply.rows))
+
+
+def by_table(target):
+    """Return a function that draws a row as the compiled alias table does."""
+    keep, alias = target.rows.table[:, 0], target.rows.table[:, 1]
+
+    def draw(rng):
+        i = oracle.uniform_index(keep.size, rng)
+        return i if rng.random() < keep[i] else int(alias[i])
+
+    return draw
 
 
 def lower_bounds(problem, theta):
@@ -96,8 +114,11 @@ def firefly(problem, proposal, q_db, z, rng, steps):
     return out
 
 
-def zigzag(problem, frame, step, table, z, rng, draws, psi):
-    """Follow the Zig-Zag process from its definition, in coordinates u with theta = centre + frame u."""
+def zigzag(problem, frame, step, draw_row, z, rng, draws, psi):
+    """Follow the Zig-Zag process from its definition, in coordinates u with theta = centre + frame u.
+
+    `draw_row` is a function of the random stream that returns the next row.
+    """
     d = z.size
     rows = problem.X @ frame
     slopes_at_centre = problem.rows.derivatives(problem.y, problem.predictor(problem.centre)[0])[1]
@@ -131,9 +152,7 @@ def zigzag(problem, frame, step, table, z, rng, draws, psi):
                 if threshold - (ends[j] - limits[j]) < max(0.0, (v * (gradient + precision @ u))[j]):
                     v[j] = -v[j]
                 continue
-            i = oracle.uniform_index(problem.n, rng)
-            if not rng.random() < table[0][i]:
-                i = int(table[1][i])
+            i = draw_row(rng)
             out.rows_touched[draw] += 1
             theta = problem.centre + frame @ u
             slope = problem.rows.derivatives(problem.y[i], problem.predictor(theta)[0, i])[1]
