@@ -70,7 +70,7 @@ class Student:
 
 
 class Series:
-    """Taylor coefficients of orders 0 to 4 of a function of eta, in extended precision: coefficients[m] is f^(m) / m!.
+    """Taylor coefficients of orders 0 to 4 of a function of eta, in extended precision: c[m] is f^(m) / m!.
 
     Enough arithmetic to differentiate any formula: no derivative is written down by hand.
     """
@@ -178,6 +178,11 @@ def gamma(shape):
 def negative_binomial(size):
     """(y + size) log(size + e^eta) - y eta, up to a constant."""
     return lambda y, eta: (eta + -np.log(Real(size))).softplus() * (y + size) - eta * y
+
+
+def binomial(trials):
+    """trials log(1 + e^eta) - y eta."""
+    return lambda y, eta: eta.softplus() * Real(trials) - eta * y
 
 
 def probit(y, eta):

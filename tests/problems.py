@@ -80,6 +80,8 @@ def rows_of(family: Any) -> Any:
         return oracle.Formula(oracle.gamma(family.shape))
     if isinstance(family, families.NegativeBinomial):
         return oracle.Formula(oracle.negative_binomial(family.size))
+    if isinstance(family, families.Binomial):
+        return oracle.Formula(oracle.binomial(float(family.trials)))
     if isinstance(family, families.PseudoHuber):
         return oracle.Formula(oracle.pseudo_huber(family.delta, family.scale))
     assert isinstance(family, families.Gaussian)
@@ -135,7 +137,6 @@ CASES = {
 }
 
 
-
 def _wider(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64) -> Case:
     """Rows of any family, with weights and offsets, and a design of any precision."""
     rng = np.random.default_rng(seed)
@@ -148,6 +149,8 @@ def _wider(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64) -
         y = (uniform < chances.get(family.link, 0.5 + 0.3 * np.tanh(eta))).astype(float)
     elif isinstance(family, tb.families.Gamma):
         y = rng.gamma(family.shape, np.exp(eta) / family.shape)
+    elif isinstance(family, tb.families.Binomial):
+        y = rng.binomial(int(family.trials), 1 / (1 + np.exp(-eta))).astype(float)
     elif isinstance(family, tb.families.Poisson | tb.families.NegativeBinomial):
         y = rng.poisson(np.exp(eta)).astype(float)
     else:
@@ -161,6 +164,7 @@ WIDER = {
     "negative-binomial": _wider(tb.families.NegativeBinomial(1.7), 13, 40, 3),
     "probit": _wider(tb.families.Bernoulli("probit"), 14, 50, 3),
     "cloglog": _wider(tb.families.Bernoulli("cloglog"), 15, 50, 3),
+    "binomial": _wider(tb.families.Binomial(4), 22, 40, 3),
     "gaussian": _wider(tb.families.Gaussian(0.9), 16, 40, 3),
     "pseudo-huber": _wider(tb.families.PseudoHuber(1.2, 0.8), 17, 40, 3),
     "single-logistic": _wider(tb.families.Bernoulli(), 18, 50, 5, dtype=np.float32),

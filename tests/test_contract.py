@@ -33,9 +33,7 @@ PAIRS = [(rule, move) for rule in RULES for move in MOVES if "SMH" in rule or mo
 SKETCHED = [(rule, move, True) for rule in ("SMH1-local", "SMH2-local", "SMH3-local") for move in MOVES]
 
 
-@pytest.mark.parametrize(
-    ("rule", "proposal", "sketch"), [(*pair, False) for pair in PAIRS] + SKETCHED
-)
+@pytest.mark.parametrize(("rule", "proposal", "sketch"), [(*pair, False) for pair in PAIRS] + SKETCHED)
 def test_every_kernel_with_every_proposal(rule, proposal, sketch):
     case = "student-normal"
     model = CASES[case].model
@@ -52,7 +50,11 @@ def test_kernels_in_batches(rule, proposal):
 
 
 RIVALS = {
-    **{f"Firefly-{name}": tb.kernels.Firefly(q_db=0.2, proposal=MOVES[name]) for name in MOVES if name not in TRIALS_NEED},
+    **{
+        f"Firefly-{name}": tb.kernels.Firefly(q_db=0.2, proposal=MOVES[name])
+        for name in MOVES
+        if name not in TRIALS_NEED
+    },
     "Firefly": tb.kernels.Firefly(),
     "Firefly-all": tb.kernels.Firefly(q_db=1.0),
     "ZigZag": tb.kernels.ZigZag(),

@@ -159,7 +159,12 @@ def test_compiled_chain_in_batches_is_the_plain_one_long(chain):
 CUT = [CHAINS[0], CHAINS[3], CHAINS[4], CHAINS[8], CHAINS[11], CHAINS[18], CHAINS[24], CHAINS[26]]
 
 
-WAYS = [(chain, way) for chain in CUT for way in (at_hand, by_asking, by_batches) if len(chain) < 6 or way is not by_batches]
+WAYS = [
+    (chain, way)
+    for chain in CUT
+    for way in (at_hand, by_asking, by_batches)
+    if len(chain) < 6 or way is not by_batches
+]
 
 
 @pytest.mark.parametrize(("chain", "way"), WAYS, ids=str)
