@@ -7,6 +7,7 @@ precision, so that remainders may be taken as plain differences.
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -68,6 +69,155 @@ class Student:
         return unit[m] / self.scale**m
 
 
+class Series:
+    """Taylor coefficients of orders 0 to 4 of a function of eta, in extended precision: c[m] is f^(m) / m!.
+
+    Enough arithmetic to differentiate any formula: no derivative is written down by hand.
+    """
+
+    def __init__(self, *coefficients):
+        self.c = [Real(c) for c in np.broadcast_arrays(*coefficients)]
+
+    @classmethod
+    def variable(cls, eta):
+        """The function eta itself."""
+        return cls(Real(eta), 1, 0, 0, 0)
+
+    def __add__(self, other):
+        if isinstance(other, Series):
+            return Series(*(a + b for a, b in zip(self.c, other.c, strict=True)))
+        return Series(self.c[0] + other, *self.c[1:])
+
+    def __mul__(self, other):
+        if isinstance(other, Series):
+            return Series(*(sum(self.c[j] * other.c[m - j] for j in range(m + 1)) for m in range(5)))
+        return Series(*(a * other for a in self.c))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self):
+        return self * -1
+
+    def __sub__(self, other):
+        return self + -other
+
+    def _from_slope(self, value, slope_times):
+        """The f with the given value whose coefficients follow from those before, by m f_m = slope_times(f, m)."""
+        found = [value]
+        for m in range(1, 5):
+            found.append(slope_times(found, m) / m)
+        return Series(*found)
+
+    def exp(self):
+        """f' = f a'."""
+        return self._from_slope(
+            np.exp(self.c[0]), lambda f, m: sum(j * self.c[j] * f[m - j] for j in range(1, m + 1))
+        )
+
+    def expm1(self):
+        """Like exp, without the cancellation of its value."""
+        return Series(np.expm1(self.c[0]), *self.exp().c[1:])
+
+    def log(self):
+        """f' = a' / a."""
+        a = self.c
+        return self._from_slope(
+            np.log(a[0]), lambda f, m: (m * a[m] - sum(j * f[j] * a[m - j] for j in range(1, m))) / a[0]
+        )
+
+    def softplus(self):
+        """log(1 + e^a), whose value does not overflow."""
+        a = self.c[0]
+        return Series(np.maximum(a, 0) + np.log1p(np.exp(-np.abs(a))), *((self.exp() + 1).log()).c[1:])
+
+    def normal_tail(self):
+        """-log Phi(a), from its slope -h: h' = -h (a + h) by definition, as functions of a; then along a."""
+        from scipy.special import log_ndtr
+
+        a = np.float64(self.c[0])
+        value = -log_ndtr(a)
+        # Plain double precision: nothing else in NumPy knows Phi. Errors are of the order of 1e-16.
+        h = [np.exp(Real(value) - Real(a) ** 2 / 2) / np.sqrt(2 * Real(math.pi))]
+        for m in range(3):
+            both = [h[j] + (a if j == 0 else 1 if j == 1 else 0) for j in range(m + 1)]
+            h.append(-sum(h[j] * both[m - j] for j in range(m + 1)) / (m + 1))
+        outer = [value, *(-h[m - 1] / m for m in range(1, 5))]
+        step = Series(0 * a, *self.c[1:])
+        total = Series(outer[4], 0, 0, 0, 0)
+        for m in (3, 2, 1, 0):
+            total = total * step + outer[m]
+        return total
+
+    def derivatives(self):
+        """The function and its first four derivatives."""
+        return tuple(c * math.factorial(m) for m, c in enumerate(self.c))
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Rows from a formula: potential(y, eta) as a series in eta."""
+
+    potential: Callable
+
+    def derivatives(self, y, eta):
+        """U and its first four derivatives in eta."""
+        y, eta = np.broadcast_arrays(Real(y), Real(eta))
+        return self.potential(y, Series.variable(eta)).derivatives()
+
+
+def poisson(y, eta):
+    """e^eta - y eta."""
+    return eta.exp() - eta * y
+
+
+def gamma(shape):
+    """shape (y e^-eta + eta)."""
+    return lambda y, eta: ((-eta).exp() * y + eta) * Real(shape)
+
+
+def negative_binomial(size):
+    """(y + size) log(size + e^eta) - y eta, up to a constant."""
+    return lambda y, eta: (eta + -np.log(Real(size))).softplus() * (y + size) - eta * y
+
+
+def binomial(trials):
+    """trials log(1 + e^eta) - y eta."""
+    return lambda y, eta: eta.softplus() * Real(trials) - eta * y
+
+
+def probit(y, eta):
+    """-log Phi(eta) for y = 1, -log Phi(-eta) for y = 0."""
+    return (eta * (2 * y - 1)).normal_tail()
+
+
+def cloglog(y, eta):
+    """e^eta for y = 0, -log(1 - exp(-e^eta)) for y = 1."""
+    x = eta.exp()
+    success = -(-(-x).expm1()).log()
+    return Series(*(np.where(y == 1, a, b) for a, b in zip(success.c, x.c, strict=True)))
+
+
+def normal(scale):
+    """((y - eta) / scale)^2 / 2."""
+
+    def potential(y, eta):
+        t = (eta - y) * (1 / Real(scale))
+        return t * t * Real(0.5)
+
+    return potential
+
+
+def pseudo_huber(delta, scale):
+    """delta^2 (sqrt(1 + (t / delta)^2) - 1), t = (y - eta) / scale."""
+
+    def potential(y, eta):
+        t = (eta - y) * (1 / (Real(scale) * Real(delta)))
+        root = ((t * t + 1).log() * Real(0.5)).exp()
+        return (root + -1) * Real(delta) ** 2
+
+    return potential
+
+
 class OtherPrior(NamedTuple):
     """A prior of coefficient j that is not normal; a smooth one stands in for it where coordinates are chosen."""
 
@@ -105,7 +255,7 @@ class Problem:
 
     X: np.ndarray
     y: np.ndarray
-    rows: Logistic | Student
+    rows: Logistic | Student | Formula
     prior_mean: np.ndarray
     prior_precision: np.ndarray
     weights: np.ndarray
@@ -449,16 +599,22 @@ def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
     return theta
 
 
-def replay(problem, rule, proposal, table, z, rng, steps, batch=1):
+def from_table(table, rng):
+    """Draw a row from an alias table, (keep, alias)."""
+    i = uniform_index(table[0].size, rng)
+    return i if rng.random() < table[0][i] else int(table[1][i])
+
+
+def replay(problem, rule, proposal, draw, z, rng, steps, batch=1):
     """Run the chain step by step in theta, with random numbers in the order of the compiled kernel.
 
-    `table` is the alias table, (keep, alias); the chain begins at z. Events are drawn `batch` at a time; those
+    `draw(rng)` is the next row to be tried; the chain begins at z. Events are drawn `batch` at a time; those
     after a rejection are dropped.
     """
     n, d = problem.X.shape
     out = Chain(np.empty((steps, d)), np.zeros(steps, bool), np.zeros(steps, int), np.zeros(steps, bool))
     plain = rule.order is None
-    clock = math.inf if plain else rng.standard_exponential()
+    clock = rng.standard_exponential()  # drawn for plain Metropolis-Hastings too, which never looks at it
     psi = np.zeros(n) if plain else rule.constants(problem)
     shares = np.ones((3, n))
     if not plain:
@@ -502,9 +658,7 @@ def replay(problem, rule, proposal, table, z, rng, steps, batch=1):
                     while len(events) < batch and clock < left:
                         left -= clock
                         clock = rng.standard_exponential()
-                        i = uniform_index(n, rng)
-                        if not rng.random() < table[0][i]:
-                            i = int(table[1][i])
+                        i = draw(rng)
                         uniform = rng.random()
                         kind = 2 if parts[2] > 0 else 0 if left >= total * parts[1] else 1
                         seen.append(uniform < shares[kind, i])

@@ -1,6 +1,7 @@
 """Small models, each with its oracle, and every kernel, bound and proposal to try on them."""
 
 import dataclasses
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +13,9 @@ import oracle
 import tallbayes as tb
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.scalable_mh import chunks
-from tallbayes.kernels.state import Draws, empty_draws
+from tallbayes.kernels.state import Draws, empty_draws, new_state
+from tallbayes.kernels.target import FALL, RISE, STEP, shifted, state_factors, step_rate, surrogate_at
+from tallbayes.kernels.thinning import intensity_of, kind_of
 from tallbayes.models import passes
 from tallbayes.setup.metric import metric_at
 from tallbayes.setup.mode import Mode, find_mode
@@ -40,10 +43,7 @@ class Case:
     def problem(self, centre) -> oracle.Problem:
         """The same model as the oracle sees it, expanded around a centre."""
         n, d = self.X.shape
-        if isinstance(self.family, tb.families.Bernoulli):
-            rows = oracle.Logistic()
-        else:
-            rows = oracle.Student(self.family.df, self.family.scale)
+        rows = rows_of(self.family)
         mean, precision = np.zeros(d), np.zeros(d)
         if isinstance(self.prior, tb.priors.Normal):
             mean = np.broadcast_to(np.asarray(self.prior.mean, dtype=float), d)
@@ -61,8 +61,31 @@ class Case:
         weights = np.ones(n) if self.weights is None else self.weights
         offset = np.zeros(n) if self.offset is None else self.offset
         return oracle.Problem(
-            self.X, self.y, rows, mean, precision, weights, offset, np.array(centre), tuple(others)
+            self.X.astype(float), self.y, rows, mean, precision, weights, offset, np.array(centre), tuple(others)
         )
+
+
+def rows_of(family: Any) -> Any:
+    """The oracle's rows of a family."""
+    families = tb.families
+    if isinstance(family, families.Bernoulli) and family.link == "logit":
+        return oracle.Logistic()
+    if isinstance(family, families.StudentT):
+        return oracle.Student(family.df, family.scale)
+    if isinstance(family, families.Bernoulli):
+        return oracle.Formula({"probit": oracle.probit, "cloglog": oracle.cloglog}[family.link])
+    if isinstance(family, families.Poisson):
+        return oracle.Formula(oracle.poisson)
+    if isinstance(family, families.Gamma):
+        return oracle.Formula(oracle.gamma(family.shape))
+    if isinstance(family, families.NegativeBinomial):
+        return oracle.Formula(oracle.negative_binomial(family.size))
+    if isinstance(family, families.Binomial):
+        return oracle.Formula(oracle.binomial(float(family.trials)))
+    if isinstance(family, families.PseudoHuber):
+        return oracle.Formula(oracle.pseudo_huber(family.delta, family.scale))
+    assert isinstance(family, families.Gaussian)
+    return oracle.Formula(oracle.normal(family.scale))
 
 
 def _logistic(seed: int, n: int, d: int, prior: Any, *, extras: bool = False) -> Case:
@@ -112,6 +135,44 @@ CASES = {
     ),
     "student-normal": _student(4, 30, 1, tb.priors.Normal(0.5, 0.3)),
 }
+
+
+def _wider(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64) -> Case:
+    """Rows of any family, with weights and offsets, and a design of any precision."""
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((n, d)) / np.sqrt(d) + 0.2).astype(dtype)
+    offset, weights = 0.3 * rng.standard_normal(n), rng.choice([0.5, 1.0, 2.0], n)
+    eta = X.astype(float) @ rng.standard_normal(d) * 0.7 + offset
+    uniform = rng.random(n)
+    if isinstance(family, tb.families.Bernoulli):
+        chances = {"logit": 1 / (1 + np.exp(-eta)), "cloglog": -np.expm1(-np.exp(eta))}
+        y = (uniform < chances.get(family.link, 0.5 + 0.3 * np.tanh(eta))).astype(float)
+    elif isinstance(family, tb.families.Gamma):
+        y = rng.gamma(family.shape, np.exp(eta) / family.shape)
+    elif isinstance(family, tb.families.Binomial):
+        y = rng.binomial(int(family.trials), 1 / (1 + np.exp(-eta))).astype(float)
+    elif isinstance(family, tb.families.Poisson | tb.families.NegativeBinomial):
+        y = rng.poisson(np.exp(eta)).astype(float)
+    else:
+        y = eta + family.scale * rng.standard_normal(n)
+    return Case(X, y, family, tb.priors.Normal(0.1, 1.5), weights, offset)
+
+
+WIDER = {
+    "poisson": _wider(tb.families.Poisson(), 11, 40, 3),
+    "gamma": _wider(tb.families.Gamma(2.5), 12, 40, 2),
+    "negative-binomial": _wider(tb.families.NegativeBinomial(1.7), 13, 40, 3),
+    "probit": _wider(tb.families.Bernoulli("probit"), 14, 50, 3),
+    "cloglog": _wider(tb.families.Bernoulli("cloglog"), 15, 50, 3),
+    "binomial": _wider(tb.families.Binomial(4), 22, 40, 3),
+    "gaussian": _wider(tb.families.Gaussian(0.9), 16, 40, 3),
+    "pseudo-huber": _wider(tb.families.PseudoHuber(1.2, 0.8), 17, 40, 3),
+    "single-logistic": _wider(tb.families.Bernoulli(), 18, 50, 5, dtype=np.float32),
+    "single-poisson": _wider(tb.families.Poisson(), 19, 50, 4, dtype=np.float32),
+    "twelve": _wider(tb.families.Bernoulli(), 20, 150, 12),
+    "single-twelve": _wider(tb.families.StudentT(4.0, 0.9), 21, 150, 12, dtype=np.float32),
+}
+"""Other families by formula, designs in single precision, more columns: for a few rules and proposals each."""
 
 HEAVY_ENDS = {
     "logistic-ends": _heavy_ends(_logistic(5, 37, 2, tb.priors.Normal(0.2, 0.8))),
@@ -219,7 +280,7 @@ def bench(
 ) -> Bench:
     """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
     move, density, arguments = (PROPOSALS | MIXTURES)[proposal]
-    model = (CASES | HEAVY_ENDS)[case].model
+    model = (CASES | HEAVY_ENDS | WIDER)[case].model
     setup = beside_the_mode(model, 0.4)
     prepared = kernel(rule, move, truncation, radius, sketch).prepare(model, setup=setup)
     problem = _problem(case, prepared.metric.centre.tobytes())
@@ -230,7 +291,49 @@ def bench(
 
 @cache
 def _problem(case: str, centre: bytes) -> oracle.Problem:
-    return (CASES | HEAVY_ENDS)[case].problem(np.frombuffer(centre))
+    return (CASES | HEAVY_ENDS | WIDER)[case].problem(np.frombuffer(centre))
+
+
+def log_acceptance(prepared: Any, z: np.ndarray, other: np.ndarray) -> float:
+    """The log of the probability that a step from z to other is accepted, by enumeration of all rows.
+
+    The kernel's own parts, in expectation: log a0 - rate * sum_i p_i min(share_i, lambda_i / bar lambda_i) for each
+    kind of event, with p_i what the alias table really draws.
+    """
+    target, model = prepared.target, prepared.model
+    bound, rows = target.bound, target.rows
+    rate = step_rate(target, z, other)
+    if not rate < bound.truncation or not np.isfinite(rate):
+        return min(0.0, log_ratio(prepared, z, other))
+    total = min(0.0, surrogate_at(target, z) - surrogate_at(target, other))
+    if not rate > 0.0:
+        return total
+    block = model.source.whole.converted()
+    eta = model.predictors.at(block, target.centre)
+    old, new = (model.predictors.moves(block, shifted(target, point)) for point in (z, other))
+    left = rows.weight * model.rows.remainders(block.responses, eta, old, new, bound.order)
+    n, drawn = model.n, np.zeros(model.n)
+    np.add.at(drawn, np.arange(n), rows.table[:, 0] / n)
+    np.add.at(drawn, rows.table[:, 1].astype(int), (1.0 - rows.table[:, 0]) / n)
+    before, after, between = state_factors(target, z, other)
+    # Which kind of event is where on the clock, as the kernel itself says in the middle of each stretch.
+    ends = [0.0, bound.total * before, rate] if before > 0.0 and after > 0.0 else [0.0, rate]
+    for low, high in itertools.pairwise(ends):
+        kind = kind_of(0.5 * (low + high), bound.total, before, after)
+        factor = {RISE: after, FALL: before, STEP: between}[kind]
+        shares = np.broadcast_to(1.0 if kind == STEP else rows.shares[:, min(kind, 1)], n)
+        for i in np.flatnonzero((drawn > 0.0) & (rows.psi > 0.0)):
+            intensity = intensity_of(kind, left[0, i], left[1, i])
+            total -= (high - low) * drawn[i] * min(float(shares[i]), intensity / (factor * rows.psi[i]))
+    return total
+
+
+def log_ratio(prepared: Any, z: np.ndarray, other: np.ndarray) -> float:
+    """The log acceptance ratio over all rows, as the driver puts it into a chain's state."""
+    state = new_state(z)
+    state.proposed[:] = other
+    prepared.answer(prepared.target, state, 1)
+    return float(state.numbers["answer"][0])
 
 
 class Batches:
@@ -282,6 +385,14 @@ def in_batches(prepared: Any, size: int = 7, seed: int = 0) -> Any:
         supply=supply,
         target=prepared.target._replace(rows=supply.rows),
         run_chunk=chunks(prepared.model, prepared.move, at_hand=False),
+    )
+
+
+def asking(prepared: Any) -> Any:
+    """Return the same kernel, which asks the driver for all rows, though they are at hand."""
+    sketched = prepared.target.sketch.facts.size > 0
+    return dataclasses.replace(
+        prepared, run_chunk=chunks(prepared.model, prepared.move, sketch=sketched, at_hand=False)
     )
 
 

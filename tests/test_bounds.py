@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import oracle
 import tallbayes as tb
-from problems import CASES, beside_the_mode, run, stream
+from problems import CASES, WIDER, Driver, beside_the_mode, run, stream
 from tallbayes.families.curve import jet, potential
-from tallbayes.kernels.target import row_intensity, step_rate
-from tallbayes.surrogate.bounds import shift
 from tallbayes.families.remainder import remainder, remainder_rounding
+from tallbayes.kernels.monitor import exceeds, rounding_floor
+from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW
+from tallbayes.kernels.target import STEP, row_of, shifted, state_factors, step_rate
+from tallbayes.kernels.thinning import intensity_of
+from tallbayes.plan.forecast import factors_of_pairs
+from tallbayes.setup.bounds import distance_from_centre
+from tallbayes.setup.sketch import STEP_FACT, one_sided_ratio, sketch_error, sketch_product, sketch_ratio
+from tallbayes.sources.memory import describe, load_row
 
 FAMILIES = {
     "logistic": tb.families.Bernoulli(),
@@ -92,7 +99,7 @@ def test_remainders_keep_their_digits(family, order):
             series = mpmath.taylor(lambda x: exact_curve(chosen, x), mpmath.mpf(t), order)
             exact = exact_curve(chosen, mpmath.mpf(t) + delta) - sum(c * delta**m for m, c in enumerate(series))
             found = remainder(chosen.curve, t, float(delta), order, 0.0)
-            allowed = max(1e-12 * abs(float(exact)), remainder_rounding(chosen.curve, t, float(delta), order, 0.0))
+            allowed = max(1e-12 * abs(float(exact)), remainder_rounding(chosen.curve, t, float(delta), 0.0))
             if size < 0.2:
                 # No digit of the bound is lost in a short step.
                 bound = chosen.supremum(order + 1) * size ** (order + 1) / math.factorial(order + 1)
@@ -100,25 +107,31 @@ def test_remainders_keep_their_digits(family, order):
             assert abs(found - float(exact)) <= allowed, (t, delta)
 
 
-def ratios(target, z, other, rows):
+def ratios(prepared, z, other, rows):
     """lambda_i / bar lambda_i of the given rows, from the package's own parts."""
+    target, model = prepared.target, prepared.model
     factor = step_rate(target, z, other) / target.bound.total
     if not 0.0 < factor < math.inf:
         return np.zeros(len(rows))
-    move, new = np.empty(z.size), np.empty(z.size)
-    shift(target.whitening, z, move)
-    shift(target.whitening, other, new)
-    parts = (target.curve, target.bound.order, *target.rows, target.centre)
-    found = [row_intensity(*parts, i, move, new) / (factor * target.sampler.psi[i]) for i in rows]
-    return np.array(found)
+    read = [row_of(target, i) for i in rows]
+    eta = np.array([row.eta for row in read]).T
+    old, new = (np.array([row.moved(target, shifted(target, point)) for row in read]).T for point in (z, other))
+    responses = np.array([row.response for row in read])
+    left = model.rows.remainders(responses, eta, old, new, target.bound.order)
+    return np.array(
+        [
+            intensity_of(STEP, row.weight * left[0, r], row.weight * left[1, r]) / (factor * target.rows.psi[i])
+            for r, (i, row) in enumerate(zip(rows, read, strict=True))
+        ]
+    )
 
 
-def climb(target, rows, starts, evaluations):
+def climb(prepared, rows, starts, evaluations):
     """The largest ratio that Nelder-Mead finds from the starting pairs."""
-    d = target.centre.size
+    d = prepared.model.d
 
     def objective(x):
-        return -float(np.max(ratios(target, x[:d], x[d:], rows)))
+        return -float(np.max(ratios(prepared, x[:d], x[d:], rows)))
 
     best = 0.0
     for start in starts:
@@ -139,25 +152,28 @@ BOUNDS = {"global": tb.bounds.Global(), "local": tb.bounds.Local(2.5), "wide": t
 
 
 @pytest.mark.parametrize(
-    ("case", "order", "bound"), list(itertools.product(["logistic-normal", "student-flat"], ORDERS, BOUNDS))
+    ("case", "order", "bound"),
+    [
+        *itertools.product(["logistic-normal", "student-flat"], ORDERS, BOUNDS),
+        *itertools.product(["poisson", "cloglog", "negative-binomial", "probit", "gamma"], [1, 3], ["local"]),
+    ],
 )
 def test_no_row_exceeds_its_bound(case, order, bound):
-    model = CASES[case].model
-    basis = beside_the_mode(model, 0.4)
-    target = kernel_of(order, BOUNDS[bound]).prepare(model, threads=1, basis=basis).target
+    model = (CASES | WIDER)[case].model
+    prepared = kernel_of(order, BOUNDS[bound]).prepare(model, setup=beside_the_mode(model, 0.4))
     rng = np.random.default_rng(order)
-    d = target.centre.size
+    d = model.d
     reach = {"global": 6.0, "local": 2.4, "wide": 6.0}[bound]
     pairs = rng.standard_normal((60, 2 * d))
     pairs *= reach * rng.random((60, 1)) ** 2 / np.linalg.norm(pairs, axis=1, keepdims=True)
     pairs[::3, d:] = pairs[::3, :d] * (1 + 1e-2 * rng.standard_normal((20, 1)))
-    rows = np.flatnonzero(target.sampler.psi)
-    reached = np.array([ratios(target, p[:d], p[d:], rows) for p in pairs])
+    rows = np.flatnonzero(prepared.target.rows.psi)
+    reached = np.array([ratios(prepared, p[:d], p[d:], rows) for p in pairs])
     assert np.max(reached) <= 1 + 1e-9
     # Climb from the best pair of each of the most promising rows.
     for i in np.argsort(-reached.max(axis=0))[:4]:
         start = pairs[np.argmax(reached[:, i])]
-        assert climb(target, [rows[i]], [start], 250) <= 1 + 1e-9
+        assert climb(prepared, [rows[i]], [start], 250) <= 1 + 1e-9
 
 
 # Predictors at which |g^(m)|, m = order + 1, is largest (the logistic's slope: far out).
@@ -192,17 +208,17 @@ def test_bounds_are_attained_in_one_dimension(family, order, bound):
     model = tb.Regression(X, y, chosen, tb.priors.Normal(0.0, 1e-3), offset=offset)
     # A prior this narrow puts the centre at zero.
     choice = tb.bounds.Global() if bound == "global" else tb.bounds.Local(30.0)
-    target = kernel_of(order, choice).prepare(model, threads=1).target
-    assert abs(target.centre[0]) < 1e-4
+    prepared = kernel_of(order, choice).prepare(model, threads=1)
+    assert abs(prepared.target.centre[0]) < 1e-4
     unit = 1.0 if bound == "global" else 5.0
     apart = [[a * unit, b * unit] for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0) if a != b]
-    best = climb(target, [0], np.array(apart), 200)
+    best = climb(prepared, [0], np.array(apart), 200)
     assert best <= 1 + 1e-9
     assert best >= 0.99
     if bound == "local" and order > 0:
         # Steps much shorter than the distance from the centre: the second form of the bound.
         near = [[a, a * b] for a in (-4.0, 4.0) for b in (0.999, 1.001)]
-        reached = [float(ratios(target, np.array([a]), np.array([b]), [0])[0]) for a, b in near]
+        reached = [float(ratios(prepared, np.array([a]), np.array([b]), [0])[0]) for a, b in near]
         assert 0.99 <= max(reached) <= 1 + 1e-9
 
 
@@ -214,18 +230,16 @@ def test_tiny_steps_are_no_violation(order, bound):
         target, zero = prepared.target, np.zeros(prepared.target.centre.size)
         # Weights are raised until events are frequent: ratios stay as they are.
         boost = 3.0 / step_rate(target, zero, np.full(zero.size, scale))
-        weight = np.broadcast_to(target.rows.weight, target.sampler.psi.shape) * boost
+        weight = np.broadcast_to(target.rows.weight, target.rows.psi.shape) * boost
         loud = target._replace(
-            rows=target.rows._replace(weight=np.ascontiguousarray(weight)),
+            rows=target.rows._replace(weight=np.ascontiguousarray(weight), psi=target.rows.psi * boost),
             bound=target.bound._replace(total=target.bound.total * boost),
-            sampler=target.sampler._replace(psi=target.sampler.psi * boost),
         )
-        near = prepared.proposal._replace(keep=0.0, drift=zero, scale=scale)
-        tiny = dataclasses.replace(prepared, target=loud, proposal=near)
-        rng = stream(order)
-        state, draws = run(tiny, tiny.initial_state(loud, zero, rng), rng, 2000)
+        near = prepared.move._replace(keep=0.0, drift=zero, scale=scale)
+        driver = Driver(dataclasses.replace(prepared, target=loud, move=near), stream(order), zero)
+        draws = run(driver, 2000)
         assert draws.rows_touched.sum() > 300
-        assert state.violations == 0
+        assert driver.violations == 0
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -240,29 +254,268 @@ def test_badly_conditioned_designs_are_no_violation(order):
     assert np.sum(tree["sample_stats"]["rows_touched"].values) > 150
 
 
-@pytest.mark.parametrize("order", [1, 2])
-def test_a_bound_that_is_too_small_stops_the_run(order, monkeypatch):
-    honest = tb.bounds.Local.row_bounds
+def shrunk(monkeypatch, share):
+    """Make local bounds smaller than they ought to be."""
+    honest = tb.bounds.Local.of_rows
 
-    def halved(self, *arguments, **options):
+    def less(self, *arguments, **options):
         found = honest(self, *arguments, **options)
-        return found._replace(psi=found.psi / 2.0)
+        sums = type(found.sums)(*(share * part for part in found.sums))
+        return found._replace(sums=sums, drawing=found.drawing._replace(psi=share * found.drawing.psi))
 
-    monkeypatch.setattr(tb.bounds.Local, "row_bounds", halved)
+    monkeypatch.setattr(tb.bounds.Local, "of_rows", less)
+
+
+@pytest.mark.parametrize("sketch", [False, True])
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_bound_that_is_too_small_stops_the_run(order, sketch, monkeypatch):
+    shrunk(monkeypatch, 0.5)
     rng = np.random.default_rng(8)
     X, y = np.ones((60, 1)), (rng.random(60) < 0.7).astype(float)
     model = tb.Regression(X, y, tb.families.Bernoulli(), tb.priors.Flat())
-    proposal = tb.proposals.PreconditionedWalk(1.0)
-    kernel = tb.kernels.ScalableMH(order=order, bound=tb.bounds.Local(4.0), proposal=proposal, truncation=math.inf)
+    proposal, bound = tb.proposals.PreconditionedWalk(1.0), tb.bounds.Local(4.0)
+    kernel = tb.kernels.ScalableMH(order, bound, proposal, truncation=math.inf, sketch=sketch)
     with pytest.raises(tb.errors.ExactnessError, match="exceeded their proved bound"):
         tb.sample(model, kernel, draws=20_000, chains=1, seed=1, progress=False)
 
 
-def test_an_honest_bound_does_not_stop_the_run():
+@pytest.mark.parametrize("sketch", [False, True])
+def test_an_honest_bound_does_not_stop_the_run(sketch):
     rng = np.random.default_rng(8)
     X, y = np.ones((60, 1)), (rng.random(60) < 0.7).astype(float)
     model = tb.Regression(X, y, tb.families.Bernoulli(), tb.priors.Flat())
-    proposal = tb.proposals.PreconditionedWalk(1.0)
-    kernel = tb.kernels.ScalableMH(order=1, bound=tb.bounds.Local(4.0), proposal=proposal, truncation=math.inf)
+    proposal, bound = tb.proposals.PreconditionedWalk(1.0), tb.bounds.Local(4.0)
+    kernel = tb.kernels.ScalableMH(1, bound, proposal, truncation=math.inf, sketch=sketch)
     tree = tb.sample(model, kernel, draws=20_000, chains=1, seed=1, progress=False)
     assert tree.attrs["bound_violations"] == 0
+
+
+def attaining():
+    """Gaussian rows in one dimension at order 1: in short steps their intensities reach their bounds."""
+    rng = np.random.default_rng(9)
+    X = rng.uniform(0.5, 1.5, (40, 1))
+    model = tb.Regression(X, rng.standard_normal(40), tb.families.Gaussian(), tb.priors.Normal(0.0, 3.0))
+    return model, tb.proposals.PreconditionedWalk(0.01), tb.bounds.Local(5.0)
+
+
+@pytest.mark.parametrize("sketch", [False, True])
+@pytest.mark.parametrize("share", [1.0, 0.99])
+def test_a_bound_that_is_one_percent_too_small_is_noticed(share, sketch, monkeypatch):
+    # Steps of a hundredth: lambda_i is 0.5 % below a right bound, so 0.5 % above one that is 1 % too small.
+    shrunk(monkeypatch, share)
+    model, proposal, bound = attaining()
+    prepared = tb.kernels.ScalableMH(1, bound, proposal, math.inf, sketch=sketch).prepare(model, threads=1)
+    driver = Driver(prepared, stream(3), np.array([1.0]))
+    draws = run(driver, 40_000)
+    assert draws.rows_touched.sum() > 50
+    if share == 1.0:
+        assert driver.violations == 0
+    else:
+        assert driver.violations > 10
+
+
+@pytest.mark.parametrize("case", ["logistic-normal", "student-flat", "poisson", "cloglog", "single-twelve"])
+@pytest.mark.parametrize("bound", [tb.bounds.Global(), tb.bounds.Local(4.0)])
+@pytest.mark.parametrize("order", [1, 3])
+def test_the_rounding_floor_is_small_and_no_more(case, bound, order):
+    # What is above its bound by 1e-9 breaks it; what is above by a unit in the last place does not.
+    model = (CASES | WIDER)[case].model
+    if bound == tb.bounds.Global() and case in ("poisson", "cloglog"):
+        bound = tb.bounds.Local(2.0)
+    target = kernel_of(order, bound).prepare(model, threads=1).target
+    rng = np.random.default_rng(1)
+    for i in np.flatnonzero(target.rows.psi)[:10]:
+        z, other = rng.standard_normal((2, model.d))
+        suspect = np.empty(FACTS + 2 * model.d)
+        limit = float(target.rows.psi[i] * sum(state_factors(target, z, other)))
+        if math.isinf(limit):
+            z, other = 0.1 * z, 0.1 * other
+            limit = float(target.rows.psi[i] * sum(state_factors(target, z, other)))
+        far = max(distance_from_centre(target.bound.local, target.whitening, point) for point in (z, other))
+        suspect[[ROW, INTENSITY, LIMIT, FAR]] = i, limit, limit, far
+        suspect[FACTS : FACTS + model.d], suspect[FACTS + model.d :] = shifted(target, z), shifted(target, other)
+        assert 0.0 < rounding_floor(model.rows, target, suspect) < 1e-9 * limit + 1e-12
+        suspect[INTENSITY] = limit * (1.0 + 2.3e-16)
+        assert not exceeds(model.rows, target, suspect)
+        suspect[INTENSITY] = limit * (1.0 + 1e-9) + 2e-12
+        assert exceeds(model.rows, target, suspect)
+        suspect[INTENSITY] = math.nan
+        assert exceeds(model.rows, target, suspect)
+
+
+def two_classes(y, eta):
+    """The two functions of the family below."""
+    zero, one = eta.softplus(), (eta * eta + 1).log() * 3
+    return oracle.Series(*(np.where(y == 1, a, b) for a, b in zip(one.c, zero.c, strict=True)))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_each_response_of_a_custom_family_has_its_own_bounds(order):
+    # Suprema differ by factors of 10 and more: a bound taken from the other class is far off.
+    family = tb.families.custom("(1 - y)*softplus(eta) + 3*y*log1p(eta**2)", responses=(0, 1))
+    rng = np.random.default_rng(10)
+    X, y = rng.standard_normal((30, 2)), (np.arange(30) % 2).astype(float)
+    weights, offset = rng.choice([0.5, 1.0, 2.0], 30), 0.5 * rng.standard_normal(30)
+    model = tb.Regression(X, y, family, tb.priors.Normal(0.0, 0.5), weights=weights, offset=offset)
+    grid = np.linspace(-40.0, 40.0, 80_001)
+    rows = oracle.Formula(two_classes)
+    m = order + 1
+    suprema = [float(np.max(np.abs(rows.derivatives(np.float64(c), grid)[m]))) for c in (0, 1)]
+    assert max(suprema) > 5.0 * min(suprema)
+    found = kernel_of(order, tb.bounds.Global()).prepare(model, threads=1).target.rows.psi
+    size = np.max(np.abs(X), axis=1) ** m
+    wanted = weights * np.where(y == 1, suprema[1], suprema[0]) * size / math.factorial(m)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)
+    assert np.all(found >= wanted * (1.0 - 1e-12))
+    prepared = kernel_of(order, tb.bounds.Local(3.0)).prepare(model, threads=1)
+    problem = oracle.Problem(
+        *(X, y, rows, np.zeros(2), np.full(2, 4.0), weights, offset, prepared.metric.centre), ()
+    )
+    np.testing.assert_allclose(
+        prepared.target.rows.psi, oracle.local_constants(problem, order, 3.0), rtol=1e-6, atol=1e-12
+    )
+
+
+ROWS = 6000
+
+
+def sketched(family, order, dtype=np.float64):
+    """Many rows with a sketch, and these rows whitened and in units of their steps."""
+    rng = np.random.default_rng(12)
+    X = (rng.standard_normal((ROWS, 6)) * rng.uniform(0.1, 2.0, (ROWS, 1))).astype(dtype)
+    y = rng.standard_normal(ROWS)
+    if isinstance(family, tb.families.Bernoulli):
+        y = (y > 0.0).astype(float)
+    model = tb.Regression(X, y, family, tb.priors.Normal(0.0, 1.0))
+    bound, proposal = tb.bounds.Local(8.0), tb.proposals.PreconditionedWalk(1.0)
+    prepared = tb.kernels.ScalableMH(order, bound, proposal, sketch=True).prepare(model, threads=1)
+    white = X.astype(float) @ prepared.metric.inverse_root.T
+    return prepared, white, white / (np.max(np.abs(white), axis=1, keepdims=True) / 127.0)
+
+
+def test_the_sketch_is_off_by_half_a_step_at_most_and_at_worst():
+    prepared, white, exact = sketched(tb.families.Bernoulli(), 2)
+    codes, facts = prepared.target.sketch
+    d = 6
+    off = np.empty(exact.shape)
+    for j in range(d):
+        unit = np.zeros(codes.shape[1], dtype=np.float32)
+        unit[j] = 1.0
+        off[:, j] = [sketch_product(codes, i, unit) - exact[i, j] for i in range(exact.shape[0])]
+    assert np.max(np.abs(off)) <= sketch_error(d) < 0.5 + 1e-4
+    assert np.max(np.abs(off)) >= 0.499
+    steps = np.max(np.abs(white), axis=1) / 127.0 / np.linalg.norm(white, axis=1)
+    assert np.all(facts[:, STEP_FACT] >= steps)
+    np.testing.assert_allclose(facts[:, STEP_FACT], steps, rtol=3e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sketch_ratios_hold_where_rounding_is_worst(dtype):
+    # Gaussian rows at order 1: r_i(z) / psi_i is (x_i . W z / a_i)^2 exactly. Along e_j a row whose code there is 0
+    # has only the allowance for rounding to cover it.
+    prepared, white, exact = sketched(tb.families.Gaussian(), 1, dtype)
+    codes, facts = prepared.target.sketch
+    places = np.argwhere((codes[:, :6] == 0) & (np.abs(exact) > 0.45))
+    assert len(places) > 3
+    unit = sketch_error(6)
+    for i, j in places:
+        z = np.zeros(6)
+        z[j] = 1.0
+        share = float(white[i, j] ** 2 / (white[i] @ white[i]))
+        product = sketch_product(codes, i, np.append(z, np.zeros(codes.shape[1] - 6)).astype(np.float32))
+        step = float(facts[i, STEP_FACT])
+        assert one_sided_ratio(step, product, unit, 1) >= share
+        reached = ratios(prepared, np.zeros(6), z, [i])[0] * sum(state_factors(prepared.target, np.zeros(6), z))
+        assert reached == pytest.approx(share, rel=1e-9)
+        errors = np.array([0.0, unit, unit])
+        assert sketch_ratio(step, 0.0, product, product, errors, 1) >= reached
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_sketch_ratios_hold_for_any_pair(order):
+    prepared, _, _ = sketched(tb.families.Bernoulli(), order)
+    codes, facts = prepared.target.sketch
+    rng = np.random.default_rng(order)
+    unit, rows = sketch_error(6), range(0, ROWS, 20)
+    for pair in range(20):
+        z, other = rng.standard_normal((2, 6)) * (0.3 if pair % 2 else 1.2)
+        if pair % 4 == 0:
+            other = z * (1.0 + 1e-3 * rng.standard_normal())
+        true = ratios(prepared, z, other, rows) * sum(state_factors(prepared.target, z, other))
+        points = np.zeros((3, codes.shape[1]), dtype=np.float32)
+        points[:, :6] = z, other, other - z
+        errors = unit * np.abs([z, other, other - z]).sum(axis=1)
+        for i, wanted in zip(rows, true, strict=True):
+            products = [sketch_product(codes, i, point) for point in points]
+            assert sketch_ratio(float(facts[i, STEP_FACT]), *products, errors, order) >= wanted * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, np.uint8, np.bool_, np.int32, np.int64])
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_rows_are_read_as_they_are(dtype, layout):
+    rng = np.random.default_rng(13)
+    numbers = rng.standard_normal((20, 5)) if np.dtype(dtype).kind == "f" else rng.integers(0, 100, (20, 5))
+    X = np.asarray(numbers.astype(dtype), order=layout)
+    design, row = describe(X), np.empty(5)
+    for i in range(20):
+        load_row(design, i, row)
+        np.testing.assert_array_equal(row, X[i].astype(np.float64))
+
+
+def both_precisions(case):
+    """A model on a design in single precision, and on the same numbers in double precision."""
+    chosen = WIDER[case]
+    assert chosen.X.dtype == np.float32
+    return chosen.model, dataclasses.replace(chosen, X=chosen.X.astype(np.float64)).model
+
+
+@pytest.mark.parametrize("case", ["single-logistic", "single-poisson", "single-twelve"])
+def test_remainders_of_single_precision_rows_are_those_of_the_same_numbers(case):
+    single, double = (kernel_of(1, tb.bounds.Local(4.0)).prepare(m, threads=1) for m in both_precisions(case))
+    np.testing.assert_array_equal(single.target.rows.psi, double.target.rows.psi)
+    rng = np.random.default_rng(14)
+    z, other = rng.standard_normal((2, single.model.d))
+    for order in (1, 2, 3):
+        found = []
+        for prepared in (single, double):
+            target = prepared.target
+            read = [row_of(target, i) for i in range(prepared.model.n)]
+            eta, old, new = (
+                np.array(part).T
+                for part in (
+                    [row.eta for row in read],
+                    [row.moved(target, shifted(target, z)) for row in read],
+                    [row.moved(target, shifted(target, other)) for row in read],
+                )
+            )
+            responses = np.array([row.response for row in read])
+            found.append(prepared.model.rows.remainders(responses, eta, old, new, order))
+        np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("sketch", [False, True])
+@pytest.mark.parametrize("case", ["single-logistic", "single-poisson", "single-twelve"])
+def test_chains_on_single_precision_rows_are_those_of_the_same_numbers(case, sketch):
+    # Order 1 and steps of a standard deviation: many rows are looked at in each step.
+    draws = []
+    for model in both_precisions(case):
+        move = tb.proposals.PreconditionedWalk(1.0)
+        kernel = tb.kernels.ScalableMH(1, tb.bounds.Local(6.0), move, truncation=math.inf, sketch=sketch)
+        draws.append(run(Driver(kernel.prepare(model, threads=1), stream(15)), 3000))
+    assert draws[0].rows_touched.sum() > 1000
+    for single, double in zip(*draws, strict=True):
+        np.testing.assert_array_equal(single, double)
+
+
+@pytest.mark.parametrize("bound", [tb.bounds.Global(), tb.bounds.Local(2.0)])
+@pytest.mark.parametrize("order", ORDERS)
+def test_factors_of_many_pairs_are_those_of_each(bound, order):
+    prepared = kernel_of(order, bound).prepare(CASES["student-flat"].model, threads=1)
+    rng = np.random.default_rng(16)
+    here, there = rng.standard_normal((2, 300, 3)) * rng.uniform(0.05, 1.5, (2, 300, 1))
+    there[::3] = here[::3] * (1.0 + 1e-3 * rng.standard_normal((100, 1)))
+    found = factors_of_pairs(prepared.target.bound, prepared.metric, here, there)
+    wanted = [sum(state_factors(prepared.target, *pair)) for pair in zip(here, there, strict=True)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    assert np.any(np.isinf(found)) == bound.local
+    assert np.mean(np.isfinite(found)) > 0.2

@@ -9,16 +9,18 @@ import pytest
 from scipy import stats
 
 import tallbayes as tb
-from problems import CASES, bench, run, stream
-from tallbayes.surrogate.alias import draw_row, row_sampler, uniform_index
+from problems import CASES, Driver, bench, in_batches, run, stream
+from tallbayes.kernels.target import step_rate
+from tallbayes.setup.polynomial import polynomial
+from tallbayes.sources.alias import alias_table, draw_row, uniform_index
 
 ALPHA = 1e-7  # false positives of every single test below; about forty of them
 
 
 @numba.njit
-def _draw_rows(keep, alias, rng, counts, draws):
+def _draw_rows(table, rng, counts, draws):
     for _ in range(draws):
-        counts[draw_row(keep, alias, rng)] += 1
+        counts[draw_row(table, rng)] += 1
 
 
 @numba.njit
@@ -42,15 +44,15 @@ WEIGHTS = {
 def test_alias_table(name):
     psi = WEIGHTS[name]
     n = psi.size
-    sampler = row_sampler(psi)
+    table = alias_table(psi)
     drawn = np.zeros(n)
     for i in range(n):
-        drawn[i] += sampler.keep[i] / n
-        drawn[int(sampler.alias[i])] += (1.0 - sampler.keep[i]) / n
-    assert np.all((sampler.keep >= 0.0) & (sampler.keep <= 1.0))
+        drawn[i] += table[i, 0] / n
+        drawn[int(table[i, 1])] += (1.0 - table[i, 0]) / n
+    assert np.all((table[:, 0] >= 0.0) & (table[:, 0] <= 1.0))
     np.testing.assert_allclose(drawn, psi / psi.sum(), rtol=0, atol=1e-12)
     counts = np.zeros(n, dtype=np.int64)
-    _draw_rows(sampler.keep, sampler.alias, stream(1), counts, 1_000_000)
+    _draw_rows(table, stream(1), counts, 1_000_000)
     assert np.all(counts[psi == 0.0] == 0)
     # Rows expected less than ten times are one cell.
     expected = 1e6 * psi / psi.sum()
@@ -67,13 +69,12 @@ def test_alias_table_keeps_small_rows():
     # A row whose share is 1e-10 is in the table with exactly that share, to a relative 1e-6.
     psi = np.ones(1000)
     psi[[0, -1]] = 1e-7
-    sampler = row_sampler(psi)
-    assert sampler.keep[[0, -1]] == pytest.approx(1e-7 * 1000 / psi.sum(), rel=1e-9)
+    table = alias_table(psi)
+    assert table[[0, -1], 0] == pytest.approx(1e-7 * 1000 / psi.sum(), rel=1e-9)
 
 
 def test_all_weights_zero():
-    sampler = row_sampler(np.zeros(4))
-    assert np.all(sampler.keep == 1.0)
+    assert np.all(alias_table(np.zeros(4))[:, 0] == 1.0)
 
 
 @pytest.mark.parametrize("n", [1, 3, 37, 1000, 12_345])
@@ -98,33 +99,30 @@ def test_uniform_index_of_many_rows(n):
     assert stats.chisquare(counts).pvalue > ALPHA
 
 
-@pytest.mark.parametrize("rate", [0.01, 1.0, 10.0, 1000.0])
-def test_clock_is_poisson(rate):
+@pytest.mark.parametrize(
+    ("rate", "batches"), [(0.01, False), (1.0, False), (10.0, False), (1000.0, False), (1.0, True), (10.0, True)]
+)
+def test_clock_is_poisson(rate, batches):
     # Nothing rejects where the weights are zero: every event is counted, the intensities are 0.
     b = bench("logistic-flat", "SMH1-global", "preconditioned")
     target = b.prepared.target
     z = np.array([1.0, -0.5])
-    silent = target._replace(
-        rows=target.rows._replace(weight=np.zeros(1)),
-        surrogate=target.surrogate._replace(
-            has_linear=False, isotropic=0.0, has_quadratic=False, has_cubic=False, is_zero=True
-        ),
-    )
-    from tallbayes.kernels.target import step_rate
-
     other = np.array([-0.5, 1.25])
-    scale = rate / step_rate(silent, z, other)
-    silent = silent._replace(
-        bound=silent.bound._replace(total=silent.bound.total * scale),
-        sampler=silent.sampler._replace(psi=silent.sampler.psi * scale),
+    scale = rate / step_rate(target, z, other)
+    silent = target._replace(
+        rows=target.rows._replace(weight=np.zeros(1), psi=target.rows.psi * scale),
+        bound=target.bound._replace(total=target.bound.total * scale),
+        surrogate=target.surrogate._replace(polynomial=polynomial(np.zeros(2))),
     )
-    move = b.prepared.proposal._replace(keep=-1.0, drift=z + other, scale=0.0)
-    prepared = dataclasses.replace(b.prepared, target=silent, proposal=move)
-    rng = stream(4)
-    steps = 200_000 if rate < 100 else 3000
-    state, draws = run(prepared, prepared.initial_state(silent, z, rng), rng, steps)
+    move = b.prepared.move._replace(keep=-1.0, drift=z + other, scale=0.0)
+    prepared = dataclasses.replace(b.prepared, target=silent, move=move)
+    if batches:
+        prepared = in_batches(prepared)
+    steps = (200_000 if rate < 100 else 3000) // (100 if batches else 1)
+    driver = Driver(prepared, stream(4), z)
+    draws = run(driver, steps)
     assert np.all(draws.accepted)
-    assert state.violations == 0
+    assert driver.violations == 0
     counts = draws.rows_touched
     # The total is Poisson too: this finds a rate that is off by a part in a few hundred.
     total = stats.poisson(steps * rate)
@@ -186,6 +184,5 @@ def test_first_kept_draw_is_unbiased_over_seeds():
     seeds = 4000
     for seed in range(seeds):
         rng = chain_streams(seed, 1)[0]
-        state = prepared.initial_state(prepared.target, rng.standard_normal(1), rng)
-        above += int(run(prepared, state, rng, 1)[1].z[0, 0] > 0.0)
+        above += int(run(Driver(prepared, rng), 1).z[0, 0] > 0.0)
     assert stats.binomtest(above, seeds, 0.5).pvalue > ALPHA

@@ -1,6 +1,6 @@
 """What every kernel promises, with every proposal: the same test for all."""
 
-import itertools
+import dataclasses
 import math
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import tallbayes as tb
-from problems import CASES, MIXTURES, PROPOSALS, RULES, empty_draws, kernel, run, stream
+from problems import CASES, MIXTURES, PROPOSALS, RULES, Driver, in_batches, kernel, run, stream
 
 MOVES = {name: entry[0] for name, entry in (PROPOSALS | MIXTURES).items()}
 STEPS, BATCHES = 40_000, 40
@@ -27,12 +27,13 @@ def quadrature(case):
     return mean, float(np.sqrt(mass @ (grid[:, 0] - mean) ** 2))
 
 
+TRIALS_NEED = ("surrogate", "more-surrogate")
+"""Proposals made of trials on a surrogate, which kernels without one refuse."""
+PAIRS = [(rule, move) for rule in RULES for move in MOVES if "SMH" in rule or move not in TRIALS_NEED]
 SKETCHED = [(rule, move, True) for rule in ("SMH1-local", "SMH2-local", "SMH3-local") for move in MOVES]
 
 
-@pytest.mark.parametrize(
-    ("rule", "proposal", "sketch"), [(*pair, False) for pair in itertools.product(RULES, MOVES)] + SKETCHED
-)
+@pytest.mark.parametrize(("rule", "proposal", "sketch"), [(*pair, False) for pair in PAIRS] + SKETCHED)
 def test_every_kernel_with_every_proposal(rule, proposal, sketch):
     case = "student-normal"
     model = CASES[case].model
@@ -42,8 +43,18 @@ def test_every_kernel_with_every_proposal(rule, proposal, sketch):
         assert np.all(draws.full_pass)
 
 
+@pytest.mark.parametrize(("rule", "proposal"), [("SMH1-local", "walk"), ("SMH3-global", "surrogate")])
+def test_kernels_in_batches(rule, proposal):
+    chosen = kernel(rule, MOVES[proposal], truncation=float(CASES["student-normal"].model.n), radius=4.0)
+    keeps_its_promises("student-normal", chosen, batches=True)
+
+
 RIVALS = {
-    **{f"Firefly-{name}": tb.kernels.Firefly(q_db=0.2, proposal=move) for name, move in MOVES.items()},
+    **{
+        f"Firefly-{name}": tb.kernels.Firefly(q_db=0.2, proposal=MOVES[name])
+        for name in MOVES
+        if name not in TRIALS_NEED
+    },
     "Firefly": tb.kernels.Firefly(),
     "Firefly-all": tb.kernels.Firefly(q_db=1.0),
     "ZigZag": tb.kernels.ZigZag(),
@@ -53,6 +64,13 @@ RIVALS = {
 }
 
 
+@pytest.mark.parametrize("rule", ["MH", "FMH-local", "FMH-global"])
+@pytest.mark.parametrize("name", TRIALS_NEED)
+def test_trials_on_a_surrogate_need_one(rule, name):
+    with pytest.raises(tb.errors.InputError, match="steps on a surrogate"):
+        kernel(rule, MOVES[name])
+
+
 @pytest.mark.parametrize("name", RIVALS)
 def test_every_rival(name):
     draws = keeps_its_promises("student-normal", RIVALS[name])
@@ -60,15 +78,16 @@ def test_every_rival(name):
     assert np.sum(draws.rows_touched) > 0
 
 
-def keeps_its_promises(case, chosen):
+def keeps_its_promises(case, chosen, batches=False):
     """Check what every kernel promises on a model with one coefficient; return the draws."""
     model = CASES[case].model
-    prepared = chosen.prepare(model, threads=1)
+    prepared = whole = chosen.prepare(model, threads=1)
     assert prepared.plan["kernel"] == type(chosen).__name__
-    rng = stream(21)
-    state = prepared.initial_state(prepared.target, np.zeros(1), rng)
-    state, draws = run(prepared, state, rng, STEPS)
-    assert state.violations == 0
+    if batches:
+        prepared = in_batches(prepared)
+    driver = Driver(prepared, stream(21), np.zeros(1))
+    draws = run(driver, STEPS)
+    assert driver.violations == 0
     assert draws.z.shape == (STEPS, 1)
     assert np.all(np.isfinite(draws.z))
     # A full pass looks at every row; a step that was accepted moves, one that was not stays.
@@ -77,14 +96,11 @@ def keeps_its_promises(case, chosen):
     moved = np.any(np.diff(draws.z, axis=0) != 0.0, axis=1)
     np.testing.assert_array_equal(moved, draws.accepted[1:])
     # Same stream, same draws.
-    rng = stream(21)
-    again = empty_draws(2000, 1)
-    state = prepared.initial_state(prepared.target, np.zeros(1), rng)
-    prepared.run_chunk(prepared.target, prepared.proposal, state, rng, again, 2**62)
+    again = run(Driver(in_batches(whole) if batches else whole, stream(21), np.zeros(1)), 2000)
     np.testing.assert_array_equal(again.z, draws.z[:2000])
     np.testing.assert_array_equal(again.rows_touched, draws.rows_touched[:2000])
     # Mean and standard deviation by batch means. False positives: 1e-7 for each of two numbers.
-    theta = prepared.whitening.centre[0] + prepared.target.whitening[0, 0] * draws.z[:, 0]
+    theta = prepared.metric.centre[0] + prepared.target.whitening[0, 0] * draws.z[:, 0]
     mean, sd = quadrature(case)
     for values, wanted in ((theta, mean), ((theta - mean) ** 2, sd**2)):
         batches = values.reshape(BATCHES, -1).mean(axis=1)
@@ -99,11 +115,8 @@ def keeps_its_promises(case, chosen):
 def test_steps_without_an_event_touch_no_row(rule):
     model = CASES["logistic-flat"].model
     prepared = kernel(rule, MOVES["preconditioned"]).prepare(model, threads=1)
-    step = prepared.proposal._replace(scale=1e-9)
-    rng = stream(22)
-    state = prepared.initial_state(prepared.target, np.full(2, 1e-9), rng)
-    draws = empty_draws(200, 2)
-    prepared.run_chunk(prepared.target, step, state, rng, draws, 2**62)
+    short = dataclasses.replace(prepared, move=prepared.move._replace(scale=1e-9))
+    draws = run(Driver(short, stream(22), np.full(2, 1e-9)), 200)
     assert np.sum(draws.rows_touched) == 0
     assert not np.any(draws.full_pass)
     assert np.mean(draws.accepted) > 0.9
@@ -113,9 +126,7 @@ def test_steps_without_an_event_touch_no_row(rule):
 def test_without_room_for_thinning_every_step_is_a_full_pass(rule):
     model = CASES["logistic-flat"].model
     prepared = kernel(rule, MOVES["preconditioned"], truncation=0.0).prepare(model, threads=1)
-    rng = stream(23)
-    state = prepared.initial_state(prepared.target, np.zeros(2), rng)
-    _, draws = run(prepared, state, rng, 500)
+    draws = run(Driver(prepared, stream(23), np.zeros(2)), 500)
     assert np.all(draws.full_pass)
     assert np.all(draws.rows_touched == model.n)
     assert 0.2 < np.mean(draws.accepted) < 1.0

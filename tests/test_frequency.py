@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import oracle
-from problems import bench, run, stream
+from problems import Driver, bench, in_batches, run, stream
 
 ALPHA = 1e-6  # false positives of each test function, whatever the number of pairs (Bonferroni)
 RADIUS = 8.0
@@ -33,6 +33,8 @@ class Setting(NamedTuple):
     near: bool = False
     """Whether the two states are 1e-8 apart, with weights so large that rows reject nevertheless."""
     sketch: bool = False
+    batches: bool = False
+    """Whether rows come seven at a time, with requests in between, and all rows are asked for."""
 
 
 SETTINGS = [
@@ -60,6 +62,10 @@ SETTINGS = [
     Setting("student-ends", "SMH3-local", "crank-nicolson", 100.0, sketch=True),
     Setting("logistic-ends", "SMH1-local", "walk", None, near=True, sketch=True),
     Setting("student-ends", "SMH2-local", "preconditioned", None, near=True, sketch=True),
+    Setting("logistic-ends", "SMH1-local", "walk", None, batches=True),
+    Setting("logistic-ends", "SMH1-global", "preconditioned", 8.0, batches=True),
+    Setting("student-ends", "SMH2-local", "independent", 12.0, 1.0 - 1e-9, batches=True),
+    Setting("student-ends", "SMH3-local", "walk", 3.0, batches=True),
 ]
 
 
@@ -135,9 +141,10 @@ def _forced(b, setting, z, other, forth, back, rows, at):
     limit = setting.truncation * rate
     target = b.prepared.target
     bound = target.bound._replace(total=target.bound.total * weight * inflate, truncation=limit * inflate)
-    sampler = target.sampler._replace(psi=target.sampler.psi * weight * inflate)
-    data = target.rows._replace(weight=b.problem.weights * weight)
-    prepared = dataclasses.replace(b.prepared, target=target._replace(rows=data, bound=bound, sampler=sampler))
+    supplied = target.rows._replace(
+        psi=target.rows.psi * weight * inflate, weight=np.ascontiguousarray(b.problem.weights * weight)
+    )
+    prepared = dataclasses.replace(b.prepared, target=target._replace(rows=supplied, bound=bound))
     probability, looks = [], []
     ends = b.problem.theta(z[at])[0], b.problem.theta(other[at])[0]
     for side, total, pair in zip((forth, back), rows, (ends, ends[::-1]), strict=True):
@@ -149,16 +156,15 @@ def _forced(b, setting, z, other, forth, back, rows, at):
     return Forced(prepared, np.array([z[at], other[at]]), tuple(probability), tuple(looks), rate * inflate)
 
 
-def ping_pong(forced, trials, seed):
+def ping_pong(forced, trials, seed, batches=False):
     """Outcomes and rows touched of trials from each end; the proposal is z' = z_0 + z_1 - z."""
-    move = forced.prepared.proposal._replace(keep=-1.0, drift=forced.ends.sum(axis=0), scale=0.0)
-    prepared = dataclasses.replace(forced.prepared, proposal=move)
-    rng = stream(seed)
-    state = prepared.initial_state(prepared.target, forced.ends[0], rng)
+    move = forced.prepared.move._replace(keep=-1.0, drift=forced.ends.sum(axis=0), scale=0.0)
+    prepared = dataclasses.replace(forced.prepared, move=move)
+    driver = Driver(in_batches(prepared) if batches else prepared, stream(seed), forced.ends[0])
     found = [[], []]
     here = 0
     while min(sum(map(len, side)) for side in found) < trials:
-        state, draws = run(prepared, state, rng, trials)
+        draws = run(driver, trials)
         after = np.where(np.all(draws.z == forced.ends[1], axis=1), 1, 0)
         assert np.all(draws.z == forced.ends[after])
         before = np.concatenate([[here], after[:-1]])
@@ -167,26 +173,27 @@ def ping_pong(forced, trials, seed):
             at = before == end
             found[end].append(np.column_stack([draws.accepted[at], draws.rows_touched[at]]))
         here = after[-1]
-    assert state.violations == 0
+    assert driver.violations == 0
     return [np.concatenate(side)[:trials] for side in found]
 
 
-def from_blocks(forced, trials, seed):
+def from_blocks(forced, trials, seed, batches=False):
     """The same, by the path of proposals that do not depend on the state: both ends, in turn."""
-    move = forced.prepared.proposal._replace(keep=0.0)
-    prepared = dataclasses.replace(forced.prepared, proposal=move)
-    rng = stream(seed)
-    states = [prepared.initial_state(prepared.target, end, rng) for end in forced.ends]
-    state = states[0]
-    for column in range(state.noise.shape[1]):
-        end = (column + 1) % 2
-        state.noise[:, column] = forced.ends[end]
-        state.values[column], state.distances[column] = states[end].value, states[end].distance
-    proposed = (np.arange(state.noise.shape[1]) + 1) % 2
+    move = forced.prepared.move._replace(keep=0.0)
+    prepared = dataclasses.replace(forced.prepared, move=move)
+    driver, other = (
+        Driver(in_batches(prepared) if batches else prepared, stream(seed), end) for end in forced.ends
+    )
+    ahead, states = driver.state.ahead, (driver.state.numbers[0].copy(), other.state.numbers[0].copy())
+    proposed = (np.arange(ahead.values.size) + 1) % 2
+    for column, end in enumerate(proposed):
+        ahead.noise[:, column] = forced.ends[end]
+        ahead.values[column], ahead.distances[column] = states[end]["value"], states[end]["distance"]
     found = [[], []]
     here = 0
     while min(sum(map(len, side)) for side in found) < trials:
-        state, draws = run(prepared, state._replace(used=0), rng, proposed.size)
+        driver.state.numbers["used"] = 0
+        draws = run(driver, proposed.size)
         after = np.where(np.all(draws.z == forced.ends[1], axis=1), 1, 0)
         before = np.concatenate([[here], after[:-1]])
         assert np.all(draws.accepted == (after == proposed))
@@ -194,7 +201,7 @@ def from_blocks(forced, trials, seed):
             at = (before == end) & (proposed != end)
             found[end].append(np.column_stack([draws.accepted[at], draws.rows_touched[at]]))
         here = after[-1]
-    assert state.violations == 0
+    assert driver.violations == 0
     return [np.concatenate(side)[:trials] for side in found]
 
 
@@ -204,10 +211,11 @@ def check(number, trials, seed):
 
     setting = SETTINGS[number]
     forced = force(setting, seed=number)
+    trials = trials // 16 if setting.batches else trials  # requests take their time
     level = ALPHA / len(SETTINGS) / 14  # at most 14 tests below
     signed = []
     for play in (ping_pong, from_blocks):
-        for end, outcomes in enumerate(play(forced, trials, seed=seed + number)):
+        for end, outcomes in enumerate(play(forced, trials, seed + number, setting.batches)):
             accepted, rows = outcomes[:, 0].astype(bool), outcomes[:, 1]
             what = f"{setting}, direction {end}, {play.__name__}"
             p = min(forced.probability[end], 1.0)
@@ -248,13 +256,12 @@ def test_acceptance_frequency_with_a_fresh_clock(number):
 
     trials = 3000
     forced = force(SETTINGS[number], seed=number)
-    move = forced.prepared.proposal._replace(keep=-1.0, drift=forced.ends.sum(axis=0), scale=0.0)
-    prepared = dataclasses.replace(forced.prepared, proposal=move)
+    move = forced.prepared.move._replace(keep=-1.0, drift=forced.ends.sum(axis=0), scale=0.0)
+    prepared = dataclasses.replace(forced.prepared, move=move)
     rng = stream(300 + number)
     accepted = 0
     for _ in range(trials):
-        state = prepared.initial_state(prepared.target, forced.ends[0], rng)
-        accepted += int(run(prepared, state, rng, 1)[1].accepted[0])
+        accepted += int(run(Driver(prepared, rng, forced.ends[0]), 1).accepted[0])
     # False positives: 1e-6 in all.
     assert stats.binomtest(accepted, trials, forced.probability[0]).pvalue > ALPHA / 4
 
@@ -266,5 +273,5 @@ def test_settings_cover_the_regimes():
     assert np.sum(rates > 100.0) >= 3
     # The first and the last row are drawn often.
     for f in forced:
-        psi = f.prepared.target.sampler.psi
+        psi = f.prepared.target.rows.psi
         assert min(psi[0], psi[-1]) > 0.08 * psi.sum()

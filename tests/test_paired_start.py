@@ -13,11 +13,11 @@ import pytest
 
 import oracle
 import tallbayes as tb
-from problems import basis_at, run, stream
-from tallbayes.surrogate.mode import Mode
+from problems import Driver, in_batches, run, setup_at, stream
+from tallbayes.setup.mode import Mode
 
 STEPS = 6
-LIMIT = 5.3  # abs(z); false positives 1.2e-7 for each of about fifty numbers
+LIMIT = 5.3  # abs(z); false positives 1.2e-7 for each of about sixty numbers
 
 N, D = 12, 2
 PRIOR = tb.priors.Normal([0.3, -0.2], [1.0, 0.8])
@@ -67,7 +67,7 @@ def z_scores(rows, X, responses, order, before, after):
     return np.mean(changes, axis=0) / np.std(changes, axis=0) * math.sqrt(len(changes))
 
 
-def logistic(name, replicates, seed):
+def logistic(name, replicates, seed, batches=False):
     """z-scores for logistic regression.
 
     The model is prepared once: for this family only the gradient depends on the responses, so each replicate
@@ -78,10 +78,14 @@ def logistic(name, replicates, seed):
     X[0] = [2.5, 1.0]
     y = (np.arange(N) % 2).astype(float)
     model = tb.Regression(X, y, tb.families.Bernoulli(), PRIOR)
-    basis = basis_at(model, Mode(CENTRE, 0.0, np.zeros(D), np.eye(D), 0), CENTRE)
-    prepared = KERNELS[name].prepare(model, threads=1, basis=basis)
-    target, move = prepared.target, prepared.proposal
-    inverse = basis.whitening.inverse_root
+    setup = setup_at(model, Mode(CENTRE, 0.0, np.zeros(D), np.eye(D), 0), CENTRE)
+    prepared = KERNELS[name].prepare(model, setup=setup)
+    metric = prepared.metric
+    # Supplied rows are drawn by their bounds, which do not depend on the responses: one supply is for all.
+    y = prepared.target.rows.responses[:, 0]
+    if batches:
+        prepared = in_batches(prepared)
+    target, move = prepared.target, prepared.move
     slope = 1.0 / (1.0 + np.exp(-X @ CENTRE))
     fixed = np.asarray(PRIOR.scale) ** -2.0 * (CENTRE - np.asarray(PRIOR.mean))
     expands = name in {"SMH1", "SMH3"}
@@ -90,22 +94,22 @@ def logistic(name, replicates, seed):
     before, after, responses = (np.empty((replicates, size)) for size in (D, D, N))
     for r in range(replicates):
         theta = prior_draw(rng)
-        target.rows.y[:] = rng.random(N) < 1.0 / (1.0 + np.exp(-X @ theta))
-        gradient = inverse @ ((slope - target.rows.y) @ X + fixed)
+        y[:] = rng.random(N) < 1.0 / (1.0 + np.exp(-X @ theta))
+        gradient = metric.whiten((slope - y) @ X + fixed)
         now, step = target, move
         if expands:
-            now = target._replace(surrogate=target.surrogate._replace(linear=gradient, has_linear=True))
+            expansion = target.surrogate.polynomial._replace(linear=gradient)
+            now = target._replace(surrogate=target.surrogate._replace(polynomial=expansion))
         if moves:
             # G, which is taken off both polynomials, has the gradient as its linear part.
             step = move._replace(drift=-(1.0 - move.keep) * gradient)
-            rest = basis.whitening.prior_gradient - gradient
-            now = target._replace(prior=target.prior._replace(linear=rest, has_linear=True))
-        chain = dataclasses.replace(prepared, target=now, proposal=step)
-        state = chain.initial_state(now, basis.whitening.root.T @ (theta - CENTRE), draws)
-        state, out = run(chain, state, draws, STEPS)
-        assert state.violations == 0
+            now = target._replace(prior=target.prior._replace(linear=metric.prior_gradient - gradient))
+        chain = dataclasses.replace(prepared, target=now, move=step)
+        driver = Driver(chain, draws, metric.root.T @ (theta - CENTRE))
+        out = run(driver, STEPS)
+        assert driver.violations == 0
         before[r], after[r] = theta, CENTRE + target.whitening @ out.z[-1]
-        responses[r] = target.rows.y
+        responses[r] = y
     return z_scores(oracle.Logistic(), X, responses, ORDER[name], before, after)
 
 
@@ -120,11 +124,11 @@ def student(name, replicates, seed):
         theta = prior_draw(rng)
         y = X @ theta + 1.5 * rng.standard_t(3.0, N)
         model = tb.Regression(X, y, family, PRIOR)
-        basis = basis_at(model, Mode(CENTRE, 0.0, np.zeros(D), np.eye(D), 0), CENTRE)
-        prepared = KERNELS[name].prepare(model, threads=1, basis=basis)
-        state = prepared.initial_state(prepared.target, basis.whitening.root.T @ (theta - CENTRE), draws)
-        state, out = run(prepared, state, draws, STEPS)
-        assert state.violations == 0
+        setup = setup_at(model, Mode(CENTRE, 0.0, np.zeros(D), np.eye(D), 0), CENTRE)
+        prepared = KERNELS[name].prepare(model, setup=setup)
+        driver = Driver(prepared, draws, prepared.metric.root.T @ (theta - CENTRE))
+        out = run(driver, STEPS)
+        assert driver.violations == 0
         before[r], after[r] = theta, CENTRE + prepared.target.whitening @ out.z[-1]
         responses[r] = y
     return z_scores(oracle.Student(3.0, 1.5), X, responses, ORDER[name], before, after)
@@ -133,6 +137,19 @@ def student(name, replicates, seed):
 @pytest.mark.parametrize("name", KERNELS)
 def test_no_expectation_moves(name):
     scores = logistic(name, 20_000, seed=11)
+    assert np.all(np.abs(scores) < LIMIT), scores
+
+
+def test_no_expectation_moves_in_batches():
+    # Rows seven at a time; all rows are asked for.
+    scores = logistic("SMH3", 6000, seed=16, batches=True)
+    assert np.all(np.abs(scores) < LIMIT), scores
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["SMH1", "SMH2-global", "SMH3"])
+def test_no_expectation_moves_in_batches_long(name):
+    scores = logistic(name, 100_000, seed=17, batches=True)
     assert np.all(np.abs(scores) < LIMIT), scores
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import oracle
-from problems import bench, empty_draws, run, stream
-from tallbayes.kernels.trials import BATCH
+from problems import Driver, asking, bench, empty_draws, in_batches, run, stream
+from tallbayes.kernels.sketched_thinning import BATCH
 
 # case, rule, proposal, truncation, radius, and whether rows are sketched
 CHAINS = [
@@ -43,16 +43,74 @@ CHAINS = [
 ]
 
 
-def compare(chain, steps, seed):
+WIDER_CHAINS = [
+    ("poisson", "SMH1-local", "walk", 60.0, 4.0),
+    ("poisson", "SMH3-local", "independent-walks", math.inf, 3.0),
+    ("gamma", "SMH2-local", "antithetic-walks", math.inf, 3.0),
+    ("gamma", "FMH-local", "walk", 60.0, 3.0),
+    ("negative-binomial", "SMH2-local", "independent", 60.0, 3.0),
+    ("negative-binomial", "SMH1-local", "first-order", math.inf, 4.0, True),
+    ("probit", "SMH2-local", "crank-nicolson", 60.0, 3.0),
+    ("probit", "SMH3-local", "surrogate", math.inf, 3.0, True),
+    ("cloglog", "SMH1-local", "walk", math.inf, 4.0),
+    ("cloglog", "SMH2-local", "independent", 60.0, 3.0, True),
+    ("cloglog", "SMH3-local", "preconditioned", math.inf, 3.0),
+    ("gaussian", "SMH1-local", "walk", math.inf, 4.0),
+    ("pseudo-huber", "SMH3-local", "independent", math.inf, 4.0),
+    ("single-logistic", "SMH1-local", "walk", math.inf, 5.0),
+    ("single-logistic", "SMH2-local", "independent-walks", 60.0, 4.0, True),
+    ("single-logistic", "SMH2-global", "walk", 100.0, None),
+    ("single-poisson", "SMH2-local", "crank-nicolson", 80.0, 4.0),
+    ("twelve", "SMH2-local", "crank-nicolson", 60.0, 6.0),
+    ("twelve", "SMH3-local", "independent-walks", math.inf, 6.0, True),
+    ("single-twelve", "SMH1-local", "walk", 1000.0, 6.0),
+    ("single-twelve", "SMH2-local", "antithetic-walks", math.inf, 6.0, True),
+]
+
+
+def at_hand(prepared, seed):
+    """Steps on all rows are answered within compiled code."""
+    return prepared
+
+
+def by_asking(prepared, seed):
+    """Steps on all rows end the chunk, and the driver answers."""
+    return asking(prepared)
+
+
+def by_batches(prepared, seed):
+    """Rows come seven at a time, and steps on all rows are asked for."""
+    return in_batches(prepared, 7, seed)
+
+
+def compare(chain, ways, steps, seed):
     b = bench(*chain)
     start = 0.5 * np.random.default_rng(seed).standard_normal(b.problem.centre.size)
-    rng = stream(seed)
-    state = b.prepared.initial_state(b.prepared.target, start, rng)
-    state, draws = run(b.prepared, state, rng, steps)
-    sampler = b.prepared.target.sampler
-    table, sketched = (sampler.keep, sampler.alias), len(chain) > 5
-    batch = BATCH if sketched else 1
-    expected = oracle.replay(b.problem, b.rule, b.proposal, table, start, stream(seed), steps, batch)
+    sketched = len(chain) > 5
+    expected = None
+    for way in ways:
+        prepared = way(b.prepared, seed)
+        driver = Driver(prepared, stream(seed), start)
+        draws = run(driver, steps)
+        if way is by_batches:
+            supplied = iter(prepared.supply.drawn)
+            expected = oracle.replay(
+                b.problem, b.rule, b.proposal, lambda rng, s=supplied: next(s), start, stream(seed), steps
+            )
+            # Hardly a row that was supplied is left over, and requests were made.
+            if b.rule.order is not None:
+                assert len(list(supplied)) < 7
+                assert len(prepared.supply.drawn) > 14
+        elif expected is None:
+            table = b.prepared.target.rows.table.T
+            expected = oracle.replay(
+                *(b.problem, b.rule, b.proposal, lambda rng, t=table: oracle.from_table(t, rng)),
+                *(start, stream(seed), steps, BATCH if sketched else 1),
+            )
+        agrees(chain, b, driver, draws, expected, sketched)
+
+
+def agrees(chain, b, driver, draws, expected, sketched):
     np.testing.assert_array_equal(draws.accepted, expected.accepted)
     if sketched:
         # The decisions are the same; that is the point of a sketch. Fewer rows are looked at.
@@ -64,7 +122,7 @@ def compare(chain, steps, seed):
     # A walk adds up its roundings: a few units in the last place for each step.
     rounding = 1e-12 + 4.0 * np.finfo(float).eps * draws.accepted.size
     np.testing.assert_allclose(draws.z, expected.z, rtol=0, atol=rounding)
-    assert state.violations == 0
+    assert driver.violations == 0
     # The run was worth comparing: both decisions were made, and rows looked at.
     assert 0.02 < np.mean(draws.accepted) < 1.0
     assert np.sum(draws.rows_touched) > 0
@@ -72,40 +130,56 @@ def compare(chain, steps, seed):
         assert np.any(draws.full_pass)
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids=str)
+ALL_CHAINS = CHAINS + WIDER_CHAINS
+PLAIN_CHAINS = [chain for chain in ALL_CHAINS if len(chain) == 5 and chain[1] != "MH"]
+
+
+@pytest.mark.parametrize("chain", ALL_CHAINS, ids=str)
 def test_compiled_chain_is_the_plain_one(chain):
-    compare(chain, 1500, seed=1)
+    compare(chain, [at_hand, by_asking], 1500, seed=1)
+
+
+@pytest.mark.parametrize("chain", PLAIN_CHAINS, ids=str)
+def test_compiled_chain_in_batches_is_the_plain_one(chain):
+    compare(chain, [by_batches], 700, seed=3)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("chain", CHAINS, ids=str)
+@pytest.mark.parametrize("chain", ALL_CHAINS, ids=str)
 def test_compiled_chain_is_the_plain_one_long(chain):
-    compare(chain, 1_000_000 // len(CHAINS), seed=2)
+    compare(chain, [at_hand, by_asking], 1_000_000 // len(CHAINS), seed=2)
 
 
-@pytest.mark.parametrize(
-    "chain", [CHAINS[0], CHAINS[3], CHAINS[4], CHAINS[8], CHAINS[11], CHAINS[18], CHAINS[24], CHAINS[26]], ids=str
-)
-def test_where_a_chunk_ends_changes_nothing(chain):
+@pytest.mark.long
+@pytest.mark.parametrize("chain", PLAIN_CHAINS, ids=str)
+def test_compiled_chain_in_batches_is_the_plain_one_long(chain):
+    compare(chain, [by_batches], 1_000_000 // len(CHAINS), seed=4)
+
+
+CUT = [CHAINS[0], CHAINS[3], CHAINS[4], CHAINS[8], CHAINS[11], CHAINS[18], CHAINS[24], CHAINS[26]]
+
+
+WAYS = [
+    (chain, way)
+    for chain in CUT
+    for way in (at_hand, by_asking, by_batches)
+    if len(chain) < 6 or way is not by_batches
+]
+
+
+@pytest.mark.parametrize(("chain", "way"), WAYS, ids=str)
+def test_where_a_chunk_ends_changes_nothing(chain, way):
     b = bench(*chain)
-    target, d, steps = b.prepared.target, b.problem.centre.size, 800
-
-    def begin():
-        rng = stream(9)
-        return rng, b.prepared.initial_state(target, np.zeros(d), rng)
-
-    rng, state = begin()
-    _, whole = run(b.prepared, state, rng, steps)
+    d, steps = b.problem.centre.size, 800
+    whole = run(Driver(way(b.prepared, 5), stream(9), np.zeros(d)), steps)
     chunks = np.random.default_rng(1)
     for largest in (1, 90):
-        rng, state = begin()
-        parts = []
-        while sum(part.accepted.size for part in parts) < steps:
-            left = steps - sum(part.accepted.size for part in parts)
-            room = empty_draws(min(left, int(chunks.integers(1, largest + 1))), d)
-            budget = int(chunks.integers(1, 51))
-            state, done = b.prepared.run_chunk(target, b.prepared.proposal, state, rng, room, budget)
-            if done:
-                parts.append(type(room)(*(field[:done] for field in room)))
+        driver = Driver(way(b.prepared, 5), stream(9), np.zeros(d))
+        parts, made = [], 0
+        while made < steps:
+            room = empty_draws(min(steps - made, int(chunks.integers(1, largest + 1))), d)
+            done = driver.advance(room, int(chunks.integers(1, 51)))
+            parts.append(type(room)(*(field[:done] for field in room)))
+            made += done
         for field in range(4):
             np.testing.assert_array_equal(np.concatenate([part[field] for part in parts]), whole[field])
