@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import kernels_are_cached
+from tallbayes.api import explain, sample
 from tallbayes.errors import MissingPackageError
 from tallbayes.families import Bernoulli
 from tallbayes.kernels import MetropolisHastings
-from tallbayes.models import Regression
-from tallbayes.plan.explain import explain
+from tallbayes.models.regression import Regression
 from tallbayes.results.plots import posterior_against_laplace
 from tallbayes.results.summary import summary
 from tallbayes.results.table import facts_table, summary_table
 from tallbayes.results.verdict import verdict
-from tallbayes.run.sampler import sample
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,13 +134,11 @@ def run_demo(console: "Console", *, rows: int, draws: int, seed: int, out: Path)
 
 def _compile(console: "Console") -> None:
     """Compile both kernels on a small model, so that the times shown later are those of every later run."""
-    if not kernels_are_cached():
-        console.print("Compiling kernels, once per machine (about half a minute) ...")
     started = time.perf_counter()
     data = make_payments(1000, seed=0)
     small = Regression(data.X, data.y, Bernoulli(), names=data.names)
     for kernel in (None, MetropolisHastings()):
-        sample(small, kernel, draws=10, chains=1, seed=0, progress=False)
+        sample(small, kernel, draws=10, chains=1, seed=0)  # says if it compiles, which takes a moment
     console.print(f"Kernels ready ({time.perf_counter() - started:.1f} s).")
 
 

@@ -165,8 +165,11 @@ def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
         raise InputError(f"y: row {i} is {value:.3g}, whose powers no float64 holds. Rescale the response.")
     outside = np.flatnonzero(family.unsupported(y, block.first))
     if outside.size:
-        i = int(outside[0])
-        raise InputError(f"y: row {block.first + i} is {y[i]:g}; {family} takes {family.support}.")
+        i, where = int(outside[0]), "" if block.count == n else " in its block"
+        count = "1 such row" if outside.size == 1 else f"{outside.size} such rows"
+        raise InputError(
+            f"y: row {block.first + i} is {y[i]:g} ({count}{where}); {family} takes {family.support}."
+        )
     return profile
 
 
