@@ -16,11 +16,11 @@ from tallbayes.kernels.base import ONE_PREDICTOR, Behaviour, Kernel, Prepared
 from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
 from tallbayes.kernels.firefly_steps import FireflyTarget, excess_is_broken, initial_state, run_chunk
 from tallbayes.models.base import Model
+from tallbayes.models.passes import weighted
 from tallbayes.models.predictors import Linear
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.setup.exact_prior import exact_prior
 from tallbayes.setup.metric import Metric
-from tallbayes.models.passes import weighted
 from tallbayes.setup.polynomial import polynomial, subtract
 from tallbayes.setup.setup import Setup
 from tallbayes.sources.base import RANDOM_ACCESS, Block
@@ -78,11 +78,7 @@ class Firefly(Kernel):
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         metric = setup.metric
         functions = parabolas_of(type(model.rows.curve))
-        tangents = np.empty((model.n, 2))
-        curvature = model.source.reduce(
-            _parabolas, model.rows, model.predictors, model.family.parabola_slope, metric, tangents,
-            threads=setup.threads,
-        )  # fmt: skip
+        tangents, curvature = setup.once("parabolas", lambda: _all_parabolas(model, setup))
         chosen = self.proposal or PreconditionedWalk(1.5 / math.sqrt(model.d))
         move, reference = chosen.plan(metric, model.n)
         collapsed = polynomial(
@@ -128,6 +124,13 @@ class Firefly(Kernel):
 
 def _step_cost(n: int, d: int, seen: Behaviour) -> float:
     return costs.step(d, 1) + seen.rows * costs.random_row(n, d)
+
+
+def _all_parabolas(model: Model, setup: Setup) -> tuple[Matrix, Matrix]:
+    """Return predictor and curvature of every row's parabola, and the Hessian of all in z, in one pass."""
+    tangents = np.empty((model.n, 2))
+    given = model.rows, model.predictors, model.family.parabola_slope, setup.metric, tangents
+    return tangents, model.source.reduce(_parabolas, *given, threads=setup.threads)
 
 
 def _parabolas(

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import NoModeError
 from tallbayes.families.curve import coefficients, jet
-from tallbayes.models.base import Model
 from tallbayes.models import passes
+from tallbayes.models.base import Model
 from tallbayes.sources.base import Block
 
 Vector = NDArray[np.float64]
@@ -105,6 +105,7 @@ def _recedes(model: Model, step: Vector) -> bool:
         largest, highest = max(largest, change), max(highest, rise)
         if highest > 1e-6 * most and most > 0.0:
             return False
+    model.source.passes += 1
     return largest >= 1e-3 and highest <= 1e-6 * largest
 
 

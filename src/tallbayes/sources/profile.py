@@ -47,8 +47,13 @@ class Profile(NamedTuple):
             mean,
             square,
             np.concatenate([self.responses, other.responses]),
-            self.weights if self.weights.size == 1 else np.concatenate([self.weights, other.weights]),
+            self._weights_with(other),
         )
+
+    def _weights_with(self, other: "Profile") -> Vector:
+        if self.weights.size == other.weights.size == 1 and self.weights[0] == other.weights[0]:
+            return self.weights
+        return np.concatenate([np.broadcast_to(p.weights, p.responses.shape) for p in (self, other)])
 
     @property
     def sd(self) -> Vector:
