@@ -11,11 +11,14 @@ import textwrap
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import stats
 
 import tallbayes as tb
+from tallbayes.api import _seed_sequence
 from tallbayes.run import progress as progress_module
-from tallbayes.run.chain import Chain, Status
+from tallbayes.run.chain import Chain, Status, room_for
 from tallbayes.run.progress import LineProgress, LiveProgress, Progress, choose_progress
+from tallbayes.run.sampler import run_chains
 from tallbayes.setup.setup import setup_of
 
 BERNOULLI = tb.families.Bernoulli()
@@ -89,6 +92,37 @@ def test_a_fresh_seed_is_recorded(model):
     again = draw(model, seed=int(first.attrs["seed"]))
     assert_same_draws(first, again)
     assert draw(model, seed=None).attrs["seed"] != first.attrs["seed"]
+
+
+ALPHA = 1e-7  # false positives of each of the comparisons below
+
+
+def test_first_kept_draws_over_many_seeds_are_from_the_posterior():
+    """Chains as `sample` makes them: seeds, streams, starts, warm-up, and the line that each chain writes to."""
+    y = np.concatenate([np.arange(-10.0, 0.0), np.arange(1.0, 11.0)]) / 4
+    model = tb.Regression(np.ones((20, 1)), y, tb.families.StudentT(df=4.0), tb.priors.Normal(0.0, 2.0))
+    prepared = tb.kernels.ScalableMH(order=2, proposal=tb.proposals.CrankNicolson(0.0)).prepare(model)
+    seeds, chains, warmup = 2000, 2, 15
+    first = np.empty((seeds, chains))
+    for seed in range(seeds):
+        kept = room_for(chains, 2, 1)
+        runs = [
+            Chain(prepared, child, warmup, kept, i, None)
+            for i, child in enumerate(_seed_sequence(seed).spawn(chains))
+        ]
+        assert not run_chains(runs, Progress(), 1)
+        assert [run.kept for run in runs] == [2, 2]
+        first[seed] = kept.beta[:, 0, 0]
+    grid = np.linspace(-4.0, 4.0, 20_001)
+    potential = 2.5 * np.sum(np.log1p((y[:, None] - grid) ** 2 / 4.0), axis=0) + grid**2 / 8.0
+    mass = np.cumsum(np.exp(potential.min() - potential))
+    for chain in first.T:
+        assert stats.kstest(chain, lambda x: np.interp(x, grid, mass / mass[-1])).pvalue > ALPHA
+        assert stats.binomtest(int(np.sum(chain > 0.0)), seeds, 0.5).pvalue > ALPHA
+    # Neither chains of a run nor runs with neighbouring seeds are alike.
+    limit = stats.norm.isf(ALPHA / 2) / np.sqrt(seeds)
+    for one, other in ((first[:, 0], first[:, 1]), (first[:-1, 0], first[1:, 0]), (first[:-1, 1], first[1:, 0])):
+        assert abs(np.corrcoef(one, other)[0, 1]) < limit
 
 
 # -- interrupted --

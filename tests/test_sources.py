@@ -136,6 +136,18 @@ def test_nothing_is_given_beside_a_source(name):
         tb.Regression(rows, beside.pop("y", None), BERNOULLI, **beside)
 
 
+def test_arrays_of_a_source_may_be_of_any_kind(streamed):
+    """Booleans, single precision, columns first, read-only: blocks are converted."""
+    X, y, weights, offset = make_data()
+    held = [np.asfortranarray(X), y.astype(bool), weights.astype(np.float32), offset]
+    for values in held:
+        values.setflags(write=False)
+    model = tb.Regression(in_blocks(*held), None, BERNOULLI)
+    kernel = tb.kernels.ScalableMH(order=3)
+    one, other = (tb.sample(m, kernel, draws=100, chains=2, seed=4, progress=False) for m in (model, streamed))
+    np.testing.assert_array_equal(one["posterior"]["beta"], other["posterior"]["beta"])
+
+
 def test_values_of_a_source_are_checked_in_every_block():
     X, y, weights, offset = make_data(n=100)
     X[77, 1] = math.nan

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.responses import robust_spread, without_outliers
@@ -83,7 +84,8 @@ class Regression(Model):
         self.names = list(source.names)
         self.family, self.rows, self.predictors = family, family.rows, Linear()
         self.source = source
-        self.profile: Profile = source.reduce(_profile, family, source.names, source.n)
+        with silence():  # a moment's compilation, which is not worth a word
+            self.profile: Profile = source.reduce(_profile, family, source.names, source.n)
         self.checking_passes = source.passes - before
         refuse_unusable_columns(self.profile.largest, source.names)
         scale = family.predictor_scale(self.profile.responses, self.profile.weights)
