@@ -1,5 +1,6 @@
 """The command line and the demo."""
 
+import re
 import sys
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tallbayes as tb
-from tallbayes import cli, demo
+from tallbayes import cli, demo, warmup
 
 
 def test_version():
@@ -16,7 +17,9 @@ def test_version():
 
 
 def test_commands_are_listed():
-    assert "demo" in CliRunner().invoke(cli.app, ["--help"]).output
+    listed = CliRunner().invoke(cli.app, ["--help"]).output
+    assert "demo" in listed
+    assert "warmup" in listed
 
 
 def test_expected_errors_have_no_traceback(monkeypatch, capsys):
@@ -76,3 +79,65 @@ def test_payments_are_reproducible_and_have_a_rare_merchant():
 )
 def test_durations(seconds, text):
     assert demo._duration(seconds) == text
+
+
+# -- warmup --
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Replace compilation, and return the families it was asked for."""
+    asked = []
+    monkeypatch.setattr(warmup, "_compile", lambda family, responses: asked.append(repr(family())))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ([], ["bernoulli"]),
+        (["--family", "poisson", "--family", "gamma", "--family", "poisson"], ["poisson", "gamma"]),
+        (["--family", "all"], list(warmup.FAMILIES)),
+    ],
+)
+def test_warmup_prints_a_line_for_each_family(compiled, options, names):
+    result = CliRunner().invoke(cli.app, ["warmup", *options])
+    assert result.exit_code == 0, result.output
+    assert [re.fullmatch(r"(\w+): \d+\.\d s", line)[1] for line in result.output.splitlines()] == names
+    assert len(compiled) == len(set(compiled)) == len(names)
+
+
+def test_warmup_refuses_unknown_families_before_it_compiles(compiled, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tallbayes", "warmup", "--family", "poisson", "--family", "weibull"])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("tallbayes: warmup: family 'weibull' is not known; use one of bernoulli, probit, ")
+    assert "Traceback" not in said
+    assert compiled == []
+
+
+def test_warmup_knows_every_family():
+    """All of those that need no formula, every link among them."""
+    known = {type(make()).__name__ for make, _ in warmup.FAMILIES.values()}
+    assert known == set(tb.families.__all__) - {"Family", "custom"}
+    assert list(warmup.FAMILIES) == [
+        "bernoulli",
+        "probit",
+        "cloglog",
+        "binomial",
+        "poisson",
+        "negative_binomial",
+        "gamma",
+        "gaussian",
+        "student_t",
+        "pseudo_huber",
+    ]
+
+
+@pytest.mark.parametrize("name", warmup.FAMILIES)
+def test_every_family_can_be_warmed_up(name, monkeypatch):
+    monkeypatch.setattr(warmup, "KERNELS", (tb.kernels.ScalableMH(order=3),))
+    (done,) = warmup.warm_up([name])
+    assert done[0] == name

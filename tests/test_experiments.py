@@ -71,9 +71,9 @@ def test_names_of_kernels(common):
 
 
 def test_data_of_a_smaller_size_begin_the_larger(common):
-    small, large = (common.make_model("robust", 3, n).source.rows for n in (50, 80))
+    small, large = (common.make_model("robust", 3, n).source for n in (50, 80))
     assert (large.X[:50] == small.X).all()
-    assert (large.y[:50] == small.y).all()
+    assert (large.responses[:50] == small.responses).all()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 import tallbayes as tb
 from tallbayes.errors import ExactnessError, InputError, MissingPackageError, NoModeError
+from tallbayes.models import passes
 
 N = 200
 BERNOULLI = tb.families.Bernoulli()
@@ -70,6 +71,12 @@ def test_response_must_be_in_the_support(data, bad):
     X, y = data
     y[[7, 9]] = bad
     refused(rf"y: row 7 is {bad:g} \(2 such rows\); Bernoulli.* takes 0 or 1", X, y)
+
+
+def test_response_of_many_rows_is_counted_in_its_block():
+    y = np.zeros(50_000)
+    y[[20_000, 20_001, 40_000]] = 3.0
+    refused(r"y: row 20000 is 3 \(2 such rows in its block\); Bernoulli.* takes 0 or 1", np.ones((50_000, 1)), y)
 
 
 def test_weights_must_not_be_negative_or_all_zero(data):
@@ -149,8 +156,8 @@ def test_other_number_types_are_converted(data, dtype):
     X, y = data
     X = np.abs(np.round(X * 4.0)).astype(dtype)
     model = tb.Regression(X, y.astype(bool), BERNOULLI)
-    np.testing.assert_array_equal(model.source.rows.X, X.astype(np.float64))
-    np.testing.assert_array_equal(model.source.rows.y, y)
+    np.testing.assert_array_equal(model.source.X, X.astype(np.float64))
+    np.testing.assert_array_equal(model.source.responses[:, 0], y)
 
 
 def test_lists_and_a_response_in_a_column(data):
@@ -173,8 +180,8 @@ class TestDataFrame:
         frame["flag"] = frame["a"] > 0.0
         frame["count"] = pd.array([1, 2, 3, 4] * (N // 4), dtype="Int64")
         model = tb.Regression(frame, pd.Series(data[1], dtype="boolean"), BERNOULLI)
-        np.testing.assert_array_equal(model.source.rows.X[:4, 4], [1.0, 2.0, 3.0, 4.0])
-        np.testing.assert_array_equal(model.source.rows.y, data[1])
+        np.testing.assert_array_equal(model.source.X[:4, 4], [1.0, 2.0, 3.0, 4.0])
+        np.testing.assert_array_equal(model.source.responses[:, 0], data[1])
 
     def test_missing_numbers(self, frame, data):
         frame["count"] = pd.array([1, None, 3, 4] * (N // 4), dtype="Int64")
@@ -329,13 +336,13 @@ def test_family_without_a_global_bound(data, monkeypatch):
 
 
 def test_broken_bound_withholds_the_draws(data, monkeypatch):
-    honest = tb.bounds.Global.row_bounds
+    honest = passes.global_bounds
 
-    def too_small(self, *args, **kwargs):
-        found = honest(self, *args, **kwargs)
+    def too_small(*args):
+        found = honest(*args)
         return found._replace(psi=found.psi * 1e-3)
 
-    monkeypatch.setattr(tb.bounds.Global, "row_bounds", too_small)
+    monkeypatch.setattr(passes, "global_bounds", too_small)
     kernel = tb.kernels.ScalableMH(order=1, bound=tb.bounds.Global())
     with pytest.raises(ExactnessError, match=r"exceeded their proved bound.*MetropolisHastings"):
         draw(tb.Regression(*data, BERNOULLI), kernel, draws=2000)
@@ -507,24 +514,22 @@ def test_badly_scaled_designs_have_a_posterior(data, change):
 
 
 def test_search_that_does_not_end(data, monkeypatch):
-    monkeypatch.setattr("tallbayes.surrogate.mode.LIMIT", 1)
-    monkeypatch.setattr("tallbayes.surrogate.mode.PATIENCE", 0)
+    monkeypatch.setattr("tallbayes.setup.mode.LIMIT", 1)
+    monkeypatch.setattr("tallbayes.setup.mode.PATIENCE", 0)
     with pytest.raises(NoModeError, match=r"No mode was found in 1 Newton steps"):
         draw(tb.Regression(*data, BERNOULLI, FLAT))
 
 
 def test_search_that_cannot_descend(data, monkeypatch):
-    from tallbayes.sources.arrays import ArraySource
-
-    honest = ArraySource.derivatives
+    honest = passes.derivatives
     values = iter(range(10**6))
 
-    def rising(self, *args, **kwargs):
-        _, gradient, hessian = honest(self, *args, **kwargs)
+    def rising(*args):
+        _, gradient, hessian = honest(*args)
         return 1e9 * next(values), gradient, hessian
 
-    monkeypatch.setattr(ArraySource, "derivatives", rising)
-    with pytest.raises(NoModeError, match="no step lowers the potential"):
+    monkeypatch.setattr(passes, "derivatives", rising)
+    with pytest.raises(NoModeError, match="no step lowers the negative log posterior"):
         draw(tb.Regression(*data, BERNOULLI, FLAT))
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import tallbayes as tb
 from tallbayes.errors import SlowMixingWarning
-from tallbayes.results.mixing import effective_draws, warn_of_slow_mixing
+from tallbayes.kernels.mixing import effective_draws
+from tallbayes.results.mixing import warn_of_slow_mixing
 
 
 def autoregressive(keep, chains=4, draws=20_000, seed=0):

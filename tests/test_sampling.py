@@ -11,11 +11,15 @@ import textwrap
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import stats
 
 import tallbayes as tb
+from tallbayes.api import _seed_sequence
 from tallbayes.run import progress as progress_module
-from tallbayes.run.chain import Chain, Status
+from tallbayes.run.chain import Chain, Status, room_for
 from tallbayes.run.progress import LineProgress, LiveProgress, Progress, choose_progress
+from tallbayes.run.sampler import run_chains
+from tallbayes.setup.setup import setup_of
 
 BERNOULLI = tb.families.Bernoulli()
 
@@ -88,6 +92,37 @@ def test_a_fresh_seed_is_recorded(model):
     again = draw(model, seed=int(first.attrs["seed"]))
     assert_same_draws(first, again)
     assert draw(model, seed=None).attrs["seed"] != first.attrs["seed"]
+
+
+ALPHA = 1e-7  # false positives of each of the comparisons below
+
+
+def test_first_kept_draws_over_many_seeds_are_from_the_posterior():
+    """Chains as `sample` makes them: seeds, streams, starts, warm-up, and the line that each chain writes to."""
+    y = np.concatenate([np.arange(-10.0, 0.0), np.arange(1.0, 11.0)]) / 4
+    model = tb.Regression(np.ones((20, 1)), y, tb.families.StudentT(df=4.0), tb.priors.Normal(0.0, 2.0))
+    prepared = tb.kernels.ScalableMH(order=2, proposal=tb.proposals.CrankNicolson(0.0)).prepare(model)
+    seeds, chains, warmup = 2000, 2, 15
+    first = np.empty((seeds, chains))
+    for seed in range(seeds):
+        kept = room_for(chains, 2, 1)
+        runs = [
+            Chain(prepared, child, warmup, kept, i, None)
+            for i, child in enumerate(_seed_sequence(seed).spawn(chains))
+        ]
+        assert not run_chains(runs, Progress(), 1)
+        assert [run.kept for run in runs] == [2, 2]
+        first[seed] = kept.beta[:, 0, 0]
+    grid = np.linspace(-4.0, 4.0, 20_001)
+    potential = 2.5 * np.sum(np.log1p((y[:, None] - grid) ** 2 / 4.0), axis=0) + grid**2 / 8.0
+    mass = np.cumsum(np.exp(potential.min() - potential))
+    for chain in first.T:
+        assert stats.kstest(chain, lambda x: np.interp(x, grid, mass / mass[-1])).pvalue > ALPHA
+        assert stats.binomtest(int(np.sum(chain > 0.0)), seeds, 0.5).pvalue > ALPHA
+    # Neither chains of a run nor runs with neighbouring seeds are alike.
+    limit = stats.norm.isf(ALPHA / 2) / np.sqrt(seeds)
+    for one, other in ((first[:, 0], first[:, 1]), (first[:-1, 0], first[1:, 0]), (first[:-1, 1], first[1:, 0])):
+        assert abs(np.corrcoef(one, other)[0, 1]) < limit
 
 
 # -- interrupted --
@@ -186,7 +221,7 @@ def test_memory_order_changes_nothing_and_copies_nothing(hold, dtype):
     X = X.astype(dtype)
     held = hold(X)
     model = tb.Regression(held, y, BERNOULLI)
-    assert np.shares_memory(model.source.rows.X, held)
+    assert np.shares_memory(model.source.X, held)
     assert_same_draws(draw(tb.Regression(X, y, BERNOULLI)), draw(model))
     np.testing.assert_array_equal(held, X)
 
@@ -206,10 +241,14 @@ def test_weight_three_counts_as_three_rows(family, bound):
     X, y = make_data(n=500)
     prior = tb.priors.Normal(0.0, 2.0)
     kernel = tb.kernels.ScalableMH(order=2, bound=bound)
-    weighted = kernel.prepare(tb.Regression(X, y, family, prior, weights=np.full(500, 3.0)))
-    repeated = kernel.prepare(tb.Regression(np.repeat(X, 3, axis=0), np.repeat(y, 3), family, prior))
-    np.testing.assert_allclose(weighted.mode.theta, repeated.mode.theta, rtol=1e-8)
-    np.testing.assert_allclose(weighted.mode.hessian, repeated.mode.hessian, rtol=1e-8)
+    models = (
+        tb.Regression(X, y, family, prior, weights=np.full(500, 3.0)),
+        tb.Regression(np.repeat(X, 3, axis=0), np.repeat(y, 3), family, prior),
+    )
+    weighted, repeated = (kernel.prepare(model) for model in models)
+    mode, other = (setup_of(model).mode for model in models)
+    np.testing.assert_allclose(mode.theta, other.theta, rtol=1e-8)
+    np.testing.assert_allclose(mode.hessian, other.hessian, rtol=1e-8)
     np.testing.assert_allclose(weighted.target.bound.total, repeated.target.bound.total, rtol=1e-8)
 
 
@@ -217,10 +256,13 @@ def test_weight_zero_counts_as_no_row():
     X, y = make_data(n=500)
     weights = np.tile([1.0, 0.0], 250)
     prior = tb.priors.Normal(0.0, 2.0)
-    some = tb.kernels.ScalableMH().prepare(tb.Regression(X, y, BERNOULLI, prior, weights=weights))
-    half = tb.kernels.ScalableMH().prepare(tb.Regression(X[::2], y[::2], BERNOULLI, prior))
-    np.testing.assert_allclose(some.mode.theta, half.mode.theta, rtol=1e-8)
-    assert np.all(some.target.sampler.psi[1::2] == 0.0)
+    some = tb.Regression(X, y, BERNOULLI, prior, weights=weights)
+    half = tb.Regression(X[::2], y[::2], BERNOULLI, prior)
+    np.testing.assert_allclose(setup_of(some).mode.theta, setup_of(half).mode.theta, rtol=1e-8)
+    kernel = tb.kernels.ScalableMH(bound=tb.bounds.Local(6.0))
+    psi = kernel.prepare(some).target.rows.psi
+    assert np.all(psi[1::2] == 0.0)
+    np.testing.assert_allclose(psi[::2], kernel.prepare(half).target.rows.psi, rtol=1e-6)
 
 
 def test_offset_moves_the_intercept():
@@ -406,12 +448,6 @@ def test_short_runs_print_lines_only_when_asked(model, capfd):
     first, last = capfd.readouterr().err.splitlines()
     assert first.startswith("tallbayes: setting up: ")
     assert last.startswith("tallbayes: 600 of 600 draws, acceptance ")
-
-
-def test_first_run_says_that_it_compiles(model, monkeypatch, capsys):
-    monkeypatch.setattr(progress_module, "kernels_are_cached", lambda: False)
-    LineProgress(eager=True).setting_up(model)
-    assert "compiling kernels (once per machine)" in capsys.readouterr().err
 
 
 def test_live_table(model, monkeypatch):

@@ -46,6 +46,22 @@ def demo(
     run_demo(Console(highlight=False), rows=rows, draws=draws, seed=seed, out=out)
 
 
+@app.command()
+def warmup(
+    family: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Family to compile, e.g. poisson, or all; may be given several times.", show_default="bernoulli"
+        ),
+    ] = None,
+) -> None:
+    """Compile ahead what a first call needs, and keep it on disk."""
+    from tallbayes.warmup import warm_up
+
+    for name, seconds in warm_up(family or ["bernoulli"]):
+        typer.echo(f"{name}: {seconds:.1f} s")
+
+
 def main() -> None:
     """Run the command; an expected error prints its message, without a traceback."""
     try:

@@ -28,6 +28,10 @@ from numba.core.sigutils import normalize_signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+DAMAGED = (EOFError, pickle.PickleError, AttributeError, ImportError, ValueError, IndexError, KeyError, TypeError)
+"""What reading half a file of the cache may raise."""
+UNREADABLE = (OSError, *DAMAGED)
+
 USUAL_SECONDS = 8
 """What compiling for a first call takes on an ordinary core (`benchmarks/cold_start.py`)."""
 
@@ -119,7 +123,7 @@ class _Cache(caching.FunctionCache):
     def load_overload(self, signature: Any, context: Any) -> Any:
         try:
             found = super().load_overload(signature, context)
-        except (OSError, EOFError, pickle.PickleError, AttributeError, ImportError, ValueError):
+        except UNREADABLE:
             found = None  # damaged, or not ours to read: compile again
         if found is None:
             announcements.say("compiling", f"compiling, once on this machine (about {USUAL_SECONDS} s) ...")
@@ -128,7 +132,11 @@ class _Cache(caching.FunctionCache):
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
             os.makedirs(self.cache_path, exist_ok=True)
-            super().save_overload(signature, data)
+            try:
+                super().save_overload(signature, data)
+            except DAMAGED:  # the index, which is read before it is written: begin it anew
+                self.flush()
+                super().save_overload(signature, data)
         except OSError as error:
             announcements.say(
                 "cache",

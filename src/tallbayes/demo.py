@@ -138,7 +138,8 @@ def _compile(console: "Console") -> None:
     data = make_payments(1000, seed=0)
     small = Regression(data.X, data.y, Bernoulli(), names=data.names)
     for kernel in (None, MetropolisHastings()):
-        sample(small, kernel, draws=10, chains=1, seed=0)
+        explain(small, kernel, draws=10, chains=1)  # says if it compiles, which takes a moment
+        sample(small, kernel, draws=10, chains=1, seed=0, progress=False)
     console.print(f"Kernels ready ({time.perf_counter() - started:.1f} s).")
 
 

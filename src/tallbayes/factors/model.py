@@ -105,6 +105,7 @@ class Factors(Model):
         self.start = _start(start, self.d, self.coefficient_priors.inside(self.coefficient_priors.centre))
         self.orders = tuple(k for k in ORDERS if k + 1 in limits)
         check_rows(self.rows, self.source, self.start, limits, self.names)
+        self.checking_passes = self.source.passes
 
     @property
     def mode_advice(self) -> str:
@@ -113,6 +114,11 @@ class Factors(Model):
             "Give another start=..., near the mode and where the potential is convex, or a narrower prior; "
             "parameters should be on a scale where typical values are near 1."
         )
+
+    @property
+    def identity(self) -> list[Any]:
+        """What tells this model from others, with the bounds that are one number for all rows."""
+        return [*super().identity, sorted(self.rows.limits.items())]
 
     def starting_point(self, source: Source) -> Vector:
         """Return the user's start."""

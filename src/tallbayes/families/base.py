@@ -65,8 +65,11 @@ class Family(ABC):
     def starting_predictor(self, y: Vector) -> Vector:
         """Return a rough guess of each row's linear predictor, from which the search for the mode starts."""
 
-    def encode(self, y: Vector, weight: Vector) -> tuple[Vector, Vector]:
-        """Return responses and weights (one, or one for each row) as ``coefficients`` takes them: as they are."""
+    def encode(self, y: Vector, weight: Vector, first: int | None = None) -> tuple[Vector, Vector]:
+        """Return responses and weights (one, or one for each row) as ``coefficients`` takes them: as they are.
+
+        The responses are all of them, or those of the rows from number ``first`` on.
+        """
         return y, weight
 
     def predictor_scale(self, y: Vector, weights: Vector) -> float:

@@ -172,10 +172,12 @@ class Binomial(Family):
                 "row, or one for all."
             )
 
-    def encode(self, y: Vector, weight: Vector) -> tuple[Vector, Vector]:
+    def encode(self, y: Vector, weight: Vector, first: int | None = None) -> tuple[Vector, Vector]:
         """Return the share of successes, with the trials as a factor of the weight."""
         trials = np.asarray(self.trials)
-        if not np.any(weight * trials):
+        if first is not None and trials.ndim == 1:
+            trials = trials[first : first + y.size]
+        if first is None and not np.any(weight * trials):
             raise InputError("Binomial: no row with a positive weight has any trials, so the data say nothing.")
         share = np.divide(y, trials, out=np.zeros_like(y), where=np.broadcast_to(trials > 0.0, y.shape))
         return share, weight * trials

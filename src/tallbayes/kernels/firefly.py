@@ -79,11 +79,7 @@ class Firefly(Kernel):
         metric = setup.metric
         kind: Any = type(model.rows.curve)
         functions = parabolas_of(kind)
-        tangents = np.empty((model.n, 2))
-        curvature = model.source.reduce(
-            _parabolas, model.rows, model.predictors, model.family.parabola_slope, metric, tangents,
-            threads=setup.threads,
-        )  # fmt: skip
+        tangents, curvature = setup.once("parabolas", lambda: _all_parabolas(model, setup))
         chosen = self.proposal or PreconditionedWalk(1.5 / math.sqrt(model.d))
         move, reference = chosen.plan(metric, model.n)
         collapsed = polynomial(
@@ -129,6 +125,13 @@ class Firefly(Kernel):
 
 def _step_cost(n: int, d: int, seen: Behaviour) -> float:
     return costs.step(d, 1) + seen.rows * costs.random_row(n, d)
+
+
+def _all_parabolas(model: Model, setup: Setup) -> tuple[Matrix, Matrix]:
+    """Return predictor and curvature of every row's parabola, and the Hessian of all in z, in one pass."""
+    tangents = np.empty((model.n, 2))
+    given = model.rows, model.predictors, model.family.parabola_slope, setup.metric, tangents
+    return tangents, model.source.reduce(_parabolas, *given, threads=setup.threads)
 
 
 def _parabolas(

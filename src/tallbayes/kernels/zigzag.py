@@ -76,15 +76,18 @@ class ZigZag(Kernel):
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         metric, source = setup.metric, model.source
         frame, back = _frame(metric, self.whitened)
-        psi = np.empty(model.n) if RANDOM_ACCESS in source.offers else None
         arguments: tuple[Any, ...] = model.rows, model.predictors, metric.centre, frame
-        sums = source.reduce(_sum_slope_bounds, arguments, psi, threads=setup.threads)
+
+        def bounds() -> tuple[Vector | None, SlopeSums]:
+            psi = np.empty(model.n) if RANDOM_ACCESS in source.offers else None
+            return psi, source.reduce(_sum_slope_bounds, arguments, psi, threads=setup.threads)
+
+        psi, sums = setup.once(("slope bounds", self.whitened), bounds)
         total = sums.total
         if self.uniform:
             total = model.n * sums.largest
             arguments = (*arguments, sums.largest)
-            if psi is not None:
-                psi[:] = sums.largest
+            psi = None if psi is None else np.full(model.n, sums.largest)
         drawing = Drawing(slope_bounds, arguments, psi, WHOLE)
         supply = source.supply(drawing, seed=0, threads=setup.threads)
         step = _step(sums.actual, model.d) if self.step is None else float(self.step)

@@ -31,6 +31,8 @@ class Model(ABC):
     """How parameters become the rows' predictors."""
     profile: Any
     """Facts about the columns, of regressions (`sources/profile.py`)."""
+    checking_passes: int = 0
+    """Passes over the rows that checked the data."""
     orders: tuple[int, ...]
     """Orders of expansion that the planner considers, the highest first."""
 
@@ -38,6 +40,11 @@ class Model(ABC):
     @abstractmethod
     def mode_advice(self) -> str:
         """What to try when the search for the mode fails."""
+
+    @property
+    def identity(self) -> list[Any]:
+        """What tells this model from others beside its rows, parameters and priors, in plain values."""
+        return [self.n, self.names, repr(self.family), type(self).__name__]
 
     @property
     def n(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.responses import robust_spread, without_outliers
@@ -22,6 +23,7 @@ from tallbayes.sources.arrays import (
     writable_view,
 )
 from tallbayes.sources.base import Block, Source
+from tallbayes.sources.encoded import EncodedSource
 from tallbayes.sources.profile import LARGEST_COLUMN, Profile, profile_block, refuse_unusable_columns
 
 Vector = NDArray[np.float64]
@@ -38,10 +40,11 @@ class Regression(Model):
 
     Parameters
     ----------
-    X : array_like
-        Design, rows x columns; an array or a data frame of numbers.
-    y : array_like
-        Response, one for each row.
+    X : array_like or Source
+        Design, rows x columns; an array or a data frame of numbers. Or a source of rows (`tallbayes.sources.base`),
+        which has design, response, weights, offset and names in one.
+    y : array_like or None
+        Response, one for each row; None for a source.
     family : Family
         Likelihood, from `tallbayes.families`.
     prior : Prior or sequence of Prior or mapping or None
@@ -60,8 +63,8 @@ class Regression(Model):
 
     def __init__(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: ArrayLike | Source,
+        y: ArrayLike | None,
         family: Family,
         prior: Prior | Sequence[Prior] | Mapping[str, Prior] | None = None,
         *,
@@ -71,16 +74,26 @@ class Regression(Model):
     ) -> None:
         if not isinstance(family, Family):
             raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
-        source = X if isinstance(X, Source) else _source(X, y, family, offset, weights, names)
+        if isinstance(X, Source):
+            _refuse_beside_a_source({"y": y, "offset": offset, "weights": weights, "names": names})
+            source: Source = X
+            family.check_rows(source.n)
+        else:
+            source = _source(X, y, family, offset, weights, names)
+        before = source.passes
         self.names = list(source.names)
         self.family, self.rows, self.predictors = family, family.rows, Linear()
         self.source = source
-        self.profile: Profile = source.reduce(_profile, family, source.names, source.n)
+        with silence():  # a moment's compilation, which is not worth a word
+            self.profile: Profile = source.reduce(_profile, family, source.names, source.n)
+        self.checking_passes = source.passes - before
         refuse_unusable_columns(self.profile.largest, source.names)
         scale = family.predictor_scale(self.profile.responses, self.profile.weights)
         if isinstance(source, ArraySource):
             coded, weight = family.encode(source.responses[:, 0], source.weight)
             source.responses, source.weight = coded[:, None], np.atleast_1d(weight)
+        elif type(family).encode is not Family.encode:
+            self.source = EncodedSource(source, family.encode)
         self.prior = each(prior, self.names)
         self.coefficient_priors = self.prior.resolve(self.profile, scale)
 
@@ -127,9 +140,19 @@ class Regression(Model):
         return f"Regression({self.n:,} rows x {self.d} columns, {self.family}, {self.prior})"
 
 
+def _refuse_beside_a_source(given: dict[str, object]) -> None:
+    """Raise if something is given that a source has itself."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(
+                f"{name}: a {type(value).__name__} was given beside a source of rows; expected None, since a source "
+                "has response, offset, weights and names itself. Put it into the source's blocks."
+            )
+
+
 def _source(
     X: ArrayLike,
-    y: ArrayLike,
+    y: ArrayLike | None,
     family: Family,
     offset: ArrayLike | None,
     weights: ArrayLike | None,
@@ -155,6 +178,11 @@ def _source(
 
 def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
     """Return the facts about a block of a regression, or raise if a value of X or y cannot be used."""
+    if block.X.shape != (block.count, len(names)):
+        raise InputError(
+            f"X: the block that begins at row {block.first} has shape {block.X.shape}; expected {block.count} rows, "
+            f"one for each response, and {len(names)} columns, one for each name of the source."
+        )
     profile = profile_block(block, names, n)
     y = block.responses[:, 0]
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST_COLUMN))
@@ -165,8 +193,9 @@ def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
         raise InputError(f"y: row {i} is {value:.3g}, whose powers no float64 holds. Rescale the response.")
     outside = np.flatnonzero(family.unsupported(y, block.first))
     if outside.size:
-        i = int(outside[0])
-        raise InputError(f"y: row {block.first + i} is {y[i]:g}; {family} takes {family.support}.")
+        i, where = int(outside[0]), "" if block.count == n else " in its block"
+        count = "1 such row" if outside.size == 1 else f"{outside.size} such rows"
+        raise InputError(f"y: row {block.first + i} is {y[i]:g} ({count}{where}); {family} takes {family.support}.")
     return profile
 
 

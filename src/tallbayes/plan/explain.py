@@ -7,6 +7,7 @@ import numpy as np
 from tallbayes.kernels.base import Prepared
 from tallbayes.plan.choose import Chosen
 from tallbayes.plan.forecast import Forecast
+from tallbayes.setup.setup import setup_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Explanation:
     order: int | None
     radius: float | None
     passes: int
-    """Passes over all rows so far, those that checked the data included: none is left before the first draw."""
+    """Passes over all rows so far, those that checked the data included, not those of chains: none is left before the
+    first draw."""
     rows_per_draw: float
     acceptance: float
     full_passes_per_million: float
@@ -73,7 +75,7 @@ def describe(chosen: Chosen, draws: int, chains: int) -> Explanation:
         proposal=plan["proposal"],
         order=plan.get("order"),
         radius=radius if np.isfinite(radius) else None,
-        passes=model.source.passes,
+        passes=setup_of(model).passes,
         rows_per_draw=expected.rows_per_draw,
         acceptance=expected.acceptance,
         full_passes_per_million=expected.full_per_million,

@@ -10,6 +10,7 @@ from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson
 from tallbayes.setup.bounds import Bound, Global, Local, default_radius
 from tallbayes.setup.metric import Metric
+from tallbayes.setup.setup import setup_of
 from tallbayes.sources.base import RANDOM_ACCESS, Block
 
 Vector = NDArray[np.float64]
@@ -60,8 +61,8 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
         One for each kernel.
     """
     n, d = model.n, model.d
-    some = model.source.subsample(min(n, ROWS))
-    part, block = model.part_of(some), some.whole.converted()
+    part = setup_of(model).few_rows(ROWS)
+    block = part.source.whole.converted()  # type: ignore[attr-defined]
     rng = np.random.default_rng(0)
     here, there = rng.standard_normal((PAIRS, d)), rng.standard_normal((PAIRS, d))
     found = []

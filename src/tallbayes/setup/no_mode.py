@@ -109,6 +109,7 @@ def _recedes(model: Model, step: Vector) -> bool:
         largest, highest = max(largest, change), max(highest, rise)
         if highest > 1e-6 * most and most > 0.0:
             return False
+    model.source.passes += 1
     return largest >= 1e-3 and highest <= 1e-6 * largest
 
 

@@ -1,12 +1,14 @@
 """A set-up: all that passes over the rows of a model have found, each part when it is first needed, and only once."""
 
-import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.setup.bounds import AllBounds, Global, Local
 from tallbayes.setup.expansion import Expansion, expand, third_order_term
+from tallbayes.setup.fingerprint import fingerprint
 from tallbayes.setup.metric import Metric, metric_at
 from tallbayes.setup.mode import Mode, find_mode
 from tallbayes.setup.sketch import Sketch, aligned_codes, draw_sketch
@@ -25,6 +28,8 @@ Vector = NDArray[np.float64]
 
 FORMAT = 1
 """Of saved set-ups."""
+UNREADABLE = (ValueError, KeyError, EOFError, TypeError, BadZipFile)
+"""What reading a file that is no set-up, or half of one, may raise."""
 KEPT = 2
 """Sets of bounds that are kept: a wider ball is tried beside the one before."""
 
@@ -44,22 +49,54 @@ class Setup:
         self.model, self.threads = model, threads
         self._bounds: dict[tuple[Global | Local, int], AllBounds] = {}
         self._sketch: Sketch | None = None
+        self.passes = model.checking_passes
+        """Passes over all rows so far, those that checked the data included."""
+        self._counting = False
+        self._parts: dict[Any, Any] = {}
         self._supplies: dict[tuple[Global | Local, int], Any] = {}
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the passes within a block as those of the set-up."""
+        if self._counting:  # within such a block already
+            yield
+            return
+        before, self._counting = self.model.source.passes, True
+        try:
+            yield
+        finally:
+            self.passes += self.model.source.passes - before
+            self._counting = False
+
+    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """Return what a kernel of this model computes from all rows, computed when first asked for and then kept."""
+        if key not in self._parts:
+            with self.counting():
+                self._parts[key] = compute()
+        return self._parts[key]
+
+    def few_rows(self, size: int) -> Model:
+        """Return the model of a subsample of its rows, for forecasts."""
+        source = self.model.source
+        return self.once(("few rows", size), lambda: self.model.part_of(source.subsample(min(source.n, size))))
 
     @cached_property
     def mode(self) -> Mode:
         """Where the posterior is largest."""
-        return find_mode(self.model, threads=self.threads)
+        with self.counting():
+            return find_mode(self.model, threads=self.threads)
 
     @cached_property
     def metric(self) -> Metric:
         """Coordinates in which the posterior is close to a standard normal."""
-        return metric_at(self.model, self.mode, threads=self.threads)
+        with self.counting():
+            return metric_at(self.model, self.mode, threads=self.threads)
 
     @cached_property
     def cubic(self) -> Vector:
         """The third-order term of the expansion."""
-        return third_order_term(self.model, self.metric, threads=self.threads)
+        with self.counting():
+            return third_order_term(self.model, self.metric, threads=self.threads)
 
     def expansion(self, order: int) -> Expansion:
         """Return the expansion of an order, 0 to 3."""
@@ -69,7 +106,8 @@ class Setup:
         """Return the bounds of what an expansion leaves out."""
         key = kind, order
         if key not in self._bounds:
-            self._bounds[key] = kind.of_rows(self.model, self.metric, order, threads=self.threads)
+            with self.counting():
+                self._bounds[key] = kind.of_rows(self.model, self.metric, order, threads=self.threads)
             for old in list(self._bounds)[:-KEPT]:
                 self._bounds.pop(old)
                 self._supplies.pop(old, None)
@@ -87,7 +125,8 @@ class Setup:
         """Return the sketch of all rows, with the shares of a set of bounds."""
         shares = self.bounds(kind, order).drawing.shares
         if self._sketch is None:
-            self._sketch = draw_sketch(self.model, self.metric, shares, threads=self.threads)
+            with self.counting():
+                self._sketch = draw_sketch(self.model, self.metric, shares, threads=self.threads)
         elif not np.array_equal(self._sketch.facts[: shares.shape[0], :2], shares):
             facts = self._sketch.facts.copy()
             facts[:, :2] = shares
@@ -96,13 +135,8 @@ class Setup:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells this model from another: rows, names, likelihood, prior, and sums over the columns."""
-        model = self.model
-        digest = hashlib.sha256()
-        digest.update(json.dumps([model.n, model.names, repr(model.family), type(model).__name__]).encode())
-        for array in (model.rows.parameters, *model.coefficient_priors, *_arrays(model.profile)):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        """What tells this model from another, by a pass over its rows."""
+        return fingerprint(self.model, threads=self.threads)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was found so far, as arrays and JSON in one file: complete, or not at all.
@@ -158,18 +192,21 @@ class Setup:
         """
         setup = cls(model)
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             facts = json.loads(arrays.pop("facts").tobytes())
             kept = facts["format"], facts["fingerprint"]
-        except (ValueError, KeyError, EOFError, TypeError) as error:
-            raise InputError(f"{os.fspath(path)} is not a saved set-up ({error}).") from None
+        except UNREADABLE as error:
+            raise _not_a_setup(path, error) from None
         if kept != (FORMAT, setup.fingerprint):
             raise InputError(
                 f"{os.fspath(path)} is the set-up of another model: rows, columns, family or prior differ, or it was "
                 "written by another version. Set the model up again: tb.sample does when it has none."
             )
-        setup._restore(arrays, facts["bounds"])
+        try:
+            setup._restore(arrays, facts["bounds"])
+        except UNREADABLE as error:
+            raise _not_a_setup(path, error) from None
         model.__dict__["setup"] = setup
         return setup
 
@@ -191,8 +228,7 @@ class Setup:
             asked = None if entry["asked"] is None else float.fromhex(entry["asked"])
             kind = Local(asked) if entry["local"] else Global()
             part, arguments = kind.part(self.model, self.metric, order, radius)
-            psi, shares = (arrays.get(f"bounds.{number}.{name}") for name in ("psi", "shares"))
-            assert shares is not None
+            psi, shares = arrays.get(f"bounds.{number}.psi"), arrays[f"bounds.{number}.shares"]
             drawing = Drawing(part, arguments, psi, shares)
             self._bounds[kind, order] = AllBounds(passes.BoundSums(*sums), radius, drawing)
         if parts["sketch"]:
@@ -208,9 +244,11 @@ def setup_of(model: Model, *, threads: int | None = None) -> Setup:
     return setup
 
 
+def _not_a_setup(path: str | os.PathLike[str], error: Exception) -> InputError:
+    return InputError(
+        f"{os.fspath(path)} is not a saved set-up, or not all of one ({error}). Save it again, with setup.save."
+    )
+
+
 def _beginning(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def _arrays(profile: Any) -> list[Any]:
-    return [np.asarray(part) for part in profile] if profile is not None else []

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY, Block, Source, take
-from tallbayes.sources.memory import KINDS
+from tallbayes.sources.memory import KINDS, writable_view
 from tallbayes.sources.supply import Drawing, WholeSupply
 
 Vector = NDArray[np.float64]
@@ -175,20 +175,3 @@ def _refuse_other_columns(frame: Any, what: str) -> None:
                 f"{what}: column {str(name)!r} has dtype {dtype}; expected numbers. Encode categories as 0/1 "
                 "columns, e.g. with pandas.get_dummies, or drop the column."
             )
-
-
-class _Memory:
-    """An array's memory without its read-only flag; keeps the array alive."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self.array = array
-        interface = array.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-
-
-def writable_view(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the same memory without a read-only flag, for which kernels would be compiled a second time.
-
-    Compiled code never writes to rows.
-    """
-    return array if array.flags.writeable else np.asarray(_Memory(array))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.sources.memory import writable_view
 from tallbayes.sources.threads import available_threads, one_blas_thread, pool
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ class Block(NamedTuple):
 
     def converted(self) -> "Block":
         """Return the block as passes take it, in float64 and row by row: the one place where precision matters."""
-        return self._replace(X=np.ascontiguousarray(self.X, dtype=np.float64))
+        return Block(
+            self.first, *(writable_view(np.ascontiguousarray(part, dtype=np.float64)) for part in self[1:])
+        )
 
 
 Part = Callable[..., Any]

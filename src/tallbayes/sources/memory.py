@@ -49,7 +49,7 @@ def _reader(kind: Any, width: Any, widen: str, plain: Any) -> Any:
         return types.float64(types.int64), generate
 
     if config.DISABLE_JIT:
-        return lambda address: float(plain.from_address(address).value)
+        return lambda address: float(plain.from_address(int(address)).value)
     return read
 
 
@@ -79,3 +79,20 @@ def load_row(design: NDArray[np.int64], i: int, row: NDArray[np.float64]) -> Non
         else:
             row[j] = read_int64(at)
         at += step
+
+
+class _Memory:
+    """An array's memory without its read-only flag; keeps the array alive."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def writable_view(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the same memory without a read-only flag, for which kernels would be compiled a second time.
+
+    Compiled code never writes to rows.
+    """
+    return array if array.flags.writeable else np.asarray(_Memory(array))

@@ -38,15 +38,22 @@ class Profile(NamedTuple):
         """Return the facts about both sets of rows (Chan's formulas)."""
         weight = self.weight + other.weight
         share = other.weight / weight if weight > 0.0 else 0.0
-        apart = other.mean - self.mean
+        with np.errstate(over="ignore", invalid="ignore"):  # columns that are too large are refused in the end
+            apart = other.mean - self.mean
+            mean, square = self.mean + share * apart, self.square + other.square + self.weight * share * apart**2
         return Profile(
             weight,
             np.maximum(self.largest, other.largest),
-            self.mean + share * apart,
-            self.square + other.square + self.weight * share * apart**2,
+            mean,
+            square,
             np.concatenate([self.responses, other.responses]),
-            self.weights if self.weights.size == 1 else np.concatenate([self.weights, other.weights]),
+            self._weights_with(other),
         )
+
+    def _weights_with(self, other: "Profile") -> Vector:
+        if self.weights.size == other.weights.size == 1 and self.weights[0] == other.weights[0]:
+            return self.weights
+        return np.concatenate([np.broadcast_to(p.weights, p.responses.shape) for p in (self, other)])
 
     @property
     def sd(self) -> Vector:
@@ -65,14 +72,16 @@ def profile_block(block: Block, names: list[str], n: int) -> Profile:
     if not np.all(np.isfinite(sums)):
         refuse_infinite(block, names)
     weight = float(np.sum(block.weight)) * (block.count if block.weight.size == 1 else 1)
-    shift = total / weight if weight > 0.0 else np.zeros(d)
+    with np.errstate(over="ignore", invalid="ignore"):  # columns that are too large are refused in the end
+        shift = total / weight if weight > 0.0 else np.zeros(d)
+        spread = np.maximum(square - weight * shift**2, 0.0)
     every = -(-n // SAMPLE)
     sample = slice(-block.first % every, None, every)
     return Profile(
         weight,
         largest,
         origin + shift,
-        np.maximum(square - weight * shift**2, 0.0),
+        spread,
         block.responses[sample, 0].copy(),
         block.weight if block.weight.size == 1 else block.weight[sample].copy(),
     )
