@@ -9,6 +9,12 @@ import oracle
 from problems import Driver, asking, bench, empty_draws, in_batches, run, stream
 from tallbayes.kernels.sketched_thinning import BATCH
 
+
+def _name(part):
+    """The same name in every process: a function's own, not its address."""
+    return getattr(part, "__name__", str(part))
+
+
 # case, rule, proposal, truncation, radius, and whether rows are sketched
 CHAINS = [
     ("logistic-normal", "MH", "crank-nicolson", math.inf, None),
@@ -134,24 +140,24 @@ ALL_CHAINS = CHAINS + WIDER_CHAINS
 PLAIN_CHAINS = [chain for chain in ALL_CHAINS if len(chain) == 5 and chain[1] != "MH"]
 
 
-@pytest.mark.parametrize("chain", ALL_CHAINS, ids=str)
+@pytest.mark.parametrize("chain", ALL_CHAINS, ids=_name)
 def test_compiled_chain_is_the_plain_one(chain):
     compare(chain, [at_hand, by_asking], 1500, seed=1)
 
 
-@pytest.mark.parametrize("chain", PLAIN_CHAINS, ids=str)
+@pytest.mark.parametrize("chain", PLAIN_CHAINS, ids=_name)
 def test_compiled_chain_in_batches_is_the_plain_one(chain):
     compare(chain, [by_batches], 700, seed=3)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("chain", ALL_CHAINS, ids=str)
+@pytest.mark.parametrize("chain", ALL_CHAINS, ids=_name)
 def test_compiled_chain_is_the_plain_one_long(chain):
     compare(chain, [at_hand, by_asking], 1_000_000 // len(CHAINS), seed=2)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("chain", PLAIN_CHAINS, ids=str)
+@pytest.mark.parametrize("chain", PLAIN_CHAINS, ids=_name)
 def test_compiled_chain_in_batches_is_the_plain_one_long(chain):
     compare(chain, [by_batches], 1_000_000 // len(CHAINS), seed=4)
 
@@ -167,7 +173,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize(("chain", "way"), WAYS, ids=str)
+@pytest.mark.parametrize(("chain", "way"), WAYS, ids=_name)
 def test_where_a_chunk_ends_changes_nothing(chain, way):
     b = bench(*chain)
     d, steps = b.problem.centre.size, 800
