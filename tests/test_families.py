@@ -453,10 +453,9 @@ def test_grouped_trials_by_every_kernel(name, kernel):
     assert tree["sample_stats"]["full_pass"].values.mean() < 0.01
 
 
-# The long version: twenty thousand draws of four chains.
-@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_posterior_agrees_with_quadrature_closely(name):
+    """The same with twenty thousand draws of four chains, and the errors that `tb.summary` states."""
     model, mean, variance = quadrature_case(FAMILIES[name][0], FAMILIES[name][3])
     table = tb.summary(tb.sample(model, draws=20_000, chains=4, seed=4, progress=False))
     # Two z-tests for each of fourteen families, each with a false-positive rate of 1e-7.
