@@ -15,9 +15,9 @@ from problems import CASES, WIDER, Driver, beside_the_mode, run, stream
 from tallbayes.families.curve import jet, potential
 from tallbayes.families.remainder import remainder, remainder_rounding
 from tallbayes.kernels.monitor import exceeds, rounding_floor
-from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW
+from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, new_state
 from tallbayes.kernels.target import STEP, row_of, shifted, state_factors, step_rate
-from tallbayes.kernels.thinning import intensity_of
+from tallbayes.kernels.thinning import intensity_of, try_row
 from tallbayes.plan.forecast import factors_of_pairs
 from tallbayes.setup.bounds import distance_from_centre
 from tallbayes.setup.sketch import STEP_FACT, one_sided_ratio, sketch_error, sketch_product, sketch_ratio
@@ -491,6 +491,43 @@ def test_remainders_of_single_precision_rows_are_those_of_the_same_numbers(case)
             responses = np.array([row.response for row in read])
             found.append(prepared.model.rows.remainders(responses, eta, old, new, order))
         np.testing.assert_array_equal(*found)
+
+
+def tried(prepared, z, other):
+    """What a compiled trial computes as the intensity of every row, to the last bit.
+
+    Bounds of zero make every positive intensity a suspect, and suspects are kept.
+    """
+    target = prepared.target
+    rows = target.rows._replace(psi=np.zeros(prepared.model.n))
+    found = np.zeros(prepared.model.n)
+    state = new_state(z)
+    state.room.move[:], state.room.other[:] = shifted(target, z), shifted(target, other)
+    for i in range(prepared.model.n):
+        try_row(rows, target.likelihood, state.numbers, state.room, target.bound.order, i, STEP, 1.0, 1.0, 0.5)
+        if state.numbers["suspects"][0]:
+            assert state.suspects[0, ROW] == i
+            found[i] = state.suspects[0, INTENSITY]
+            state.numbers["suspects"] = 0
+    assert state.numbers["rows"][0] == prepared.model.n
+    return found
+
+
+@pytest.mark.parametrize("case", ["single-logistic", "single-poisson", "single-twelve"])
+def test_trials_of_single_precision_rows_are_those_of_the_same_numbers(case):
+    rng = np.random.default_rng(17)
+    prepared = [kernel_of(2, tb.bounds.Local(4.0)).prepare(m, threads=1) for m in both_precisions(case)]
+    model, target = prepared[1].model, prepared[1].target
+    for _ in range(5):
+        z, other = rng.standard_normal((2, model.d))
+        single, double = (tried(p, z, other) for p in prepared)
+        np.testing.assert_array_equal(single, double)
+        block = model.source.whole.converted()
+        old, new = (model.predictors.moves(block, shifted(target, point)) for point in (z, other))
+        left = model.rows.remainders(block.responses, model.predictors.at(block, target.centre), old, new, 2)
+        wanted = np.maximum(block.weight * (left[1] - left[0]), 0.0)
+        np.testing.assert_allclose(double, wanted, rtol=1e-9, atol=1e-14)
+        assert np.sum(double > 0.0) > 5
 
 
 @pytest.mark.parametrize("sketch", [False, True])

@@ -13,7 +13,7 @@ import pytest
 
 import oracle
 import tallbayes as tb
-from problems import Driver, in_batches, run, setup_at, stream
+from problems import Driver, directly, in_batches, run, setup_at, stream
 from tallbayes.setup.mode import Mode
 
 STEPS = 6
@@ -83,8 +83,7 @@ def logistic(name, replicates, seed, batches=False):
     metric = prepared.metric
     # Supplied rows are drawn by their bounds, which do not depend on the responses: one supply is for all.
     y = prepared.target.rows.responses[:, 0]
-    if batches:
-        prepared = in_batches(prepared)
+    prepared = in_batches(prepared) if batches else directly(prepared)
     target, move = prepared.target, prepared.move
     slope = 1.0 / (1.0 + np.exp(-X @ CENTRE))
     fixed = np.asarray(PRIOR.scale) ** -2.0 * (CENTRE - np.asarray(PRIOR.mean))
