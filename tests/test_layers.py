@@ -37,8 +37,8 @@ INDEPENDENT = [("families", "priors"), ("priors", "families")]
 
 MOST_LINES, MOST_ARGUMENTS = 80, 12
 LONG = {
-    "kernels.scalable_mh_steps.run_chunk": "one compiled loop over the stages of a step: calls between them cost more "
-    "than a step does",
+    "kernels.scalable_mh_steps.run_chunk": "one compiled loop over the stages of a step: calls between "
+    "them cost more than a step does",
 }
 """Functions that may be longer or take more, each with the reason."""
 
