@@ -1,4 +1,4 @@
-"""Scripts outside the package: finished work is not repeated, rivals that take too long are cut off and said so."""
+"""Scripts outside the package: finished work is not repeated, kernels that take too long are cut off and said so."""
 
 import importlib.util
 import json

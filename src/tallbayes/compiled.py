@@ -157,11 +157,6 @@ def compiled(function: Function) -> Function:
     return _dispatcher(function)
 
 
-def part(function: Function) -> Function:
-    """Compile a part of a chain that only compiled code calls: no way in from Python, and kept with its caller."""
-    return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
-
-
 def compiled_sum(function: Function) -> Function:
     """Compile a sum, free to reorder additions and to fuse them with products, so that it uses SIMD well.
 
@@ -172,10 +167,10 @@ def compiled_sum(function: Function) -> Function:
 
 
 def compiled_within(function: Function) -> Function:
-    """Compile a function of a curve, as a part of those that are called by address; only these are kept on disk.
+    """Compile a part of functions that are kept on disk, which is not kept by itself.
 
-    An index of what is kept names the types of arguments. That of a function of curves would name the curve of
-    every formula that was ever used, and could be read only where all of their modules are.
+    That saves a little time; and an index of what is kept names the types of arguments. That of a function of curves
+    would name the curve of every formula that was ever used, and could be read only where all of their modules are.
     """
     return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
 

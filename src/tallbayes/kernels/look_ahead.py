@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, part
+from tallbayes.compiled import compiled, compiled_within
 from tallbayes.kernels.state import BLOCK, Ahead
 from tallbayes.kernels.target import Surrogate
 from tallbayes.proposals.affine import AffineProposal
@@ -31,7 +31,7 @@ def draw_noise(root: Matrix, noise: Matrix, rng: Any) -> None:
                 noise[i, b] = total
 
 
-@part
+@compiled_within
 def look_ahead(
     surrogate: Surrogate, whitening: Matrix, local: bool, move: AffineProposal, ahead: Ahead, rng: Any
 ) -> None:

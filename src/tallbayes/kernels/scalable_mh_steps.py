@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, part
+from tallbayes.compiled import compiled, compiled_within
 from tallbayes.kernels.look_ahead import look_ahead
 from tallbayes.kernels.state import (
     ALL_ROWS,
@@ -47,7 +47,7 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     return state
 
 
-@part
+@compiled_within
 def propose(move: AffineProposal, z: Vector, noise: Matrix, used: int, walks: bool, proposed: Vector) -> float:
     """Put a proposal from z, made with one column of noise, into proposed; return a walk's correction.
 

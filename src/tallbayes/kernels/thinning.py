@@ -6,7 +6,7 @@ lambda_i / bar lambda_i. Called by address, as is the variant that uses a sketch
 
 from typing import Any
 
-from tallbayes.compiled import ByAddress, compiled, part
+from tallbayes.compiled import ByAddress, compiled, compiled_within
 from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
 from tallbayes.kernels.target import FALL, RISE, STEP, Likelihood
 from tallbayes.kernels.types import TRIALS
@@ -45,7 +45,7 @@ def intensity_of(kind: int, before: float, after: float) -> float:
     return rise if kind == RISE else intensity - rise
 
 
-@part
+@compiled_within
 def try_row(
     rows: SuppliedRows,
     likelihood: Likelihood,
