@@ -26,7 +26,7 @@ CHAINS = [
     ("logistic-flat", "SMH1-local", "first-order", math.inf, 5.0),
     ("logistic-ends", "SMH2-global", "independent", 2.0, None),
     ("logistic-normal", "SMH2-local", "independent", math.inf, 3.0),
-    ("student-ends", "SMH2-local", "antithetic", 10.0, 4.0),
+    ("student-ends", "SMH2-local", "antithetic", 6.0, 4.0),
     ("student-normal", "SMH2-local", "preconditioned", math.inf, 3.0),
     ("logistic-normal", "SMH3-local", "independent", 20.0, 4.0),
     ("logistic-flat", "SMH3-global", "crank-nicolson", 25.0, None),
