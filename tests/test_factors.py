@@ -1,4 +1,4 @@
-"""The general door: rows that are any function of the parameters, with bounds that the user gives.
+"""Rows that are any function of the parameters, with bounds that the user gives.
 
 The worked example is that of docs/general-door.md: labels with an unknown rate of false positives. Its oracle is
 written by hand, from cumulants and in extended precision; nothing of it comes from the package or from SymPy.
@@ -87,7 +87,7 @@ def log_acceptance(prepared, z, other):
     return first - rate * float(np.sum(drawn[some] * np.minimum(1.0, intensity[some] / limit[some])))
 
 
-# -- a regression through the general door --
+# -- a regression as Factors --
 
 KERNELS = {
     "order 2": tb.kernels.ScalableMH(order=2, bound=GLOBAL),

@@ -185,7 +185,7 @@ def decorated(tree):
         name
         for name, node in functions_of(tree)
         for by in node.decorator_list
-        if isinstance(by, ast.Name) and by.id in {"compiled", "compiled_sum", "inlined"}
+        if isinstance(by, ast.Name) and by.id in {"compiled", "compiled_sum", "compiled_within"}
     ]
 
 

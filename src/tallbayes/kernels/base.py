@@ -46,8 +46,6 @@ class Prepared:
     """``answer(target, state, threads)`` puts the log ratio over all rows into the state."""
     exceeds: Callable[[Any, Vector], bool] | None = None
     """``exceeds(target, suspect)``: whether an intensity is above its bound by more than rounding."""
-    passes: int = 0
-    """Passes over all rows that the set-up of this kernel takes."""
     table_bytes: int = 0
     """Memory of tables that all chains share."""
     chain_bytes: int = 0

@@ -117,7 +117,6 @@ class Firefly(Kernel):
             plan,
             partial(_step_cost, model.n, model.d),
             exceeds=partial(excess_is_broken, model.rows),
-            passes=setup.mode.passes + 1,
             table_bytes=tangents.nbytes,
             chain_bytes=24 * model.n,
         )

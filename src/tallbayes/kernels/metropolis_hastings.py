@@ -71,5 +71,4 @@ class MetropolisHastings(Kernel):
             plan,
             nanoseconds,
             answer=answer_from(model, metric),
-            passes=setup.mode.passes,
         )

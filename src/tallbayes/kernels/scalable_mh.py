@@ -222,7 +222,6 @@ def prepare_thinning(
         supply,
         answer_from(model, metric),
         partial(exceeds, model.rows),
-        passes=setup.mode.passes + 1 + int(order == 3) + int(sketch),
         table_bytes=sum(array.nbytes for array in shared) + expansion.surrogate.padded.nbytes,
         chain_bytes=0
         if supply.endless

@@ -13,6 +13,9 @@ Matrix = NDArray[np.float64]
 BLOCK = WIDTH
 """Steps whose normal random numbers are drawn at once."""
 
+LARGEST_CHUNK = 32768
+"""Steps of a chunk, at most: room for so many draws belongs to every chain."""
+
 NOTHING, MORE_ROWS, ALL_ROWS = range(3)
 """What a chain may ask for when a chunk ends: nothing (the draws are full, or the budget is spent), more of the rows
 drawn at random, or the change of the log-likelihood between two points, over all rows."""

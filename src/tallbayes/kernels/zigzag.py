@@ -124,7 +124,6 @@ class ZigZag(Kernel):
             partial(_step_cost, model.n, model.d),
             supply,
             exceeds=partial(rate_is_broken, model.family),
-            passes=setup.mode.passes + 1,
             table_bytes=sum(array.nbytes for array in supply.rows[4:]),
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallbayes.kernels.base import Prepared
+from tallbayes.kernels.state import LARGEST_CHUNK
 from tallbayes.plan.choose import Chosen
 from tallbayes.plan.forecast import Forecast
 from tallbayes.setup.setup import setup_of
@@ -67,7 +68,8 @@ def describe(chosen: Chosen, draws: int, chains: int) -> Explanation:
     prepared, expected = chosen.prepared, chosen.rehearsal
     model, plan = prepared.model, prepared.plan
     radius = plan.get("radius", np.inf)
-    result = draws * chains * (8 * model.d + DRAW_BYTES)
+    each = 8 * model.d + DRAW_BYTES
+    result, scratch = draws * chains * each, min(draws, LARGEST_CHUNK) * chains * each
     return Explanation(
         model=repr(model),
         prior=model.coefficient_priors.describe(model.names),
@@ -80,7 +82,7 @@ def describe(chosen: Chosen, draws: int, chains: int) -> Explanation:
         acceptance=expected.acceptance,
         full_passes_per_million=expected.full_per_million,
         draws_per_second=1e9 / chosen.nanoseconds(),
-        memory_megabytes=(prepared.table_bytes + chains * prepared.chain_bytes + result) / 1e6,
+        memory_megabytes=(prepared.table_bytes + chains * prepared.chain_bytes + result + scratch) / 1e6,
         alternatives=(
             *([chosen.stuck] if chosen.stuck else []),
             *(_reason(chosen.forecasts[0], other, draws * chains) for other in chosen.forecasts[1:]),

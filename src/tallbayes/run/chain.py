@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.driver import Driver
-from tallbayes.kernels.state import empty_draws, first_draws
+from tallbayes.kernels.state import LARGEST_CHUNK, empty_draws, first_draws
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 CHUNK_SECONDS = 0.08
 """Chunks are cut to about this long: compiled code does not see Ctrl-C, and progress is shown in between."""
-LARGEST_CHUNK = 32768
 FIRST_BUDGET = 20_000
 
 
