@@ -2,7 +2,7 @@
 
 import math
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -489,3 +489,50 @@ def test_a_design_is_used_as_it_is(cast, dtype, hold, tmp_path):
         for one, other in zip(found, cast(dtype, name), strict=True):
             np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(held, before)
+
+
+class Unreliable(Source):
+    """A source that does not keep its word in one way or another."""
+
+    names: ClassVar[list[str]] = ["a"]
+
+    def __init__(self, rows, blocks):
+        self._rows, self._blocks = rows, blocks
+
+    @property
+    def n(self):
+        return self._rows
+
+    def blocks(self):
+        return iter(self._blocks)
+
+
+def _odd_block(first=0, **changed):
+    parts = {"X": np.ones((3, 1)), "responses": np.ones((3, 1)), "weight": np.ones(1), "offset": np.zeros(1)}
+    return Block(first, **{**parts, **changed})
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks", "message"),
+    [
+        (7, [_odd_block(), _odd_block(3)], "had 6 rows in this pass; expected 7"),
+        (6, [_odd_block(), _odd_block(2)], "begins at row 2"),
+        (3, [_odd_block(responses=np.ones(3))], "responses of \\(rows, 1\\)"),
+        (3, [_odd_block(weight=np.float64(1.0))], "one weight and"),
+        (3, [_odd_block(offset=np.zeros(2))], "one weight and"),
+        (3, [], "had 0 rows in this pass"),
+        (0, [], "n = 0"),
+    ],
+)
+def test_a_source_that_does_not_keep_its_word_is_refused(rows, blocks, message):
+    with pytest.raises(InputError, match=message):
+        tb.Regression(Unreliable(rows, blocks), None, tb.families.Bernoulli())
+
+
+def test_a_source_that_can_be_read_once_is_refused():
+    once = Unreliable(3, [])
+    blocks = iter([_odd_block()])
+    once.blocks = lambda: blocks
+    model = tb.Regression(once, None, tb.families.Bernoulli(), tb.priors.Normal(0.0, 1.0))
+    with pytest.raises(InputError, match="the same rows every time"):
+        tb.sample(model, draws=10, progress=False)

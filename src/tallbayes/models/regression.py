@@ -77,6 +77,12 @@ class Regression(Model):
         if isinstance(X, Source):
             _refuse_beside_a_source({"y": y, "offset": offset, "weights": weights, "names": names})
             source: Source = X
+            if source.n < 1 or not hasattr(source, "names"):
+                raise InputError(
+                    f"X: {type(source).__name__} has n = {source.n} and "
+                    f"{'names' if hasattr(source, 'names') else 'no names'}; expected at least one row, and a list of "
+                    "the columns' names."
+                )
             family.check_rows(source.n)
         else:
             source = _source(X, y, family, offset, weights, names)
@@ -164,6 +170,8 @@ def _source(
     design = design_matrix(X)
     n = design.shape[0]
     columns = _names(names, design.shape[1])
+    if y is None:
+        raise InputError("y: None was given; expected one response for each row of X.")
     response = numeric(y, "y")
     if response.shape == (n, 1):
         response = response[:, 0]

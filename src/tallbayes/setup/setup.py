@@ -165,6 +165,8 @@ class Setup:
             arrays |= {f"sketch.{name}": value for name, value in self._sketch._asdict().items()}
         arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
         path = Path(path)
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no directory {path.parent}; make it first.")
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.errors import InputError
 from tallbayes.sources.memory import writable_view
 from tallbayes.sources.threads import available_threads, one_blas_thread, pool
 
@@ -60,7 +61,11 @@ What it returns is added up: a number, an array, a tuple of such, or something w
 
 
 class Source(ABC):
-    """Rows that can be gone through, in the same order and the same blocks every time."""
+    """Rows that can be gone through, in the same order and the same blocks every time.
+
+    A subclass sets ``names``, and has ``n`` and ``blocks``; see `Block` for what a block is made of. Give it to
+    ``tb.Regression(source, None, family)``.
+    """
 
     names: list[str]
     """Names of the columns."""
@@ -108,8 +113,29 @@ class Source(ABC):
                 total = result if total is None else added(total, result)
         return total
 
+    def checked_blocks(self) -> Iterator[Block]:
+        """Yield all rows, or raise if the source does not keep its word: as many rows as it said, in every pass."""
+        name, rows = type(self).__name__, 0
+        for block in self.blocks():
+            shapes = [np.shape(part) for part in (block.responses, block.weight, block.offset)]
+            count = shapes[0][0] if shapes[0] else 0
+            one_or_each = all(shape in {(1,), (count,)} for shape in shapes[1:])
+            if len(shapes[0]) != 2 or count == 0 or not one_or_each or block.first != rows:
+                raise InputError(
+                    f"{name}: a block that begins at row {block.first} has responses, weight and offset of shapes "
+                    f"{shapes}; expected row {rows}, responses of (rows, 1), at least one row, and one weight and "
+                    "offset for each row, or arrays of a single one."
+                )
+            rows += count
+            yield block
+        if rows != self.n:
+            raise InputError(
+                f"{name}: its blocks had {rows:,} rows in this pass; expected {self.n:,}, as its n says. A source must "
+                "yield the same rows every time it is asked."
+            )
+
     def _groups(self) -> Iterator[list[Block]]:
-        blocks = self.blocks()
+        blocks = self.checked_blocks()
         while group := list(islice(blocks, self.together)):
             yield group
 
@@ -125,7 +151,7 @@ class Source(ABC):
         chosen = self.sampled(size)
         self.passes += 1
         parts = []
-        for block in self.blocks():
+        for block in self.checked_blocks():
             low, high = np.searchsorted(chosen, [block.first, block.first + block.count])
             if high > low:
                 parts.append(take(block, chosen[low:high] - block.first))

@@ -135,7 +135,7 @@ class StreamedSupply:
         """Fill every slot anew, in one pass."""
         self._source.passes += 1
         slots: Slots | None = None
-        for block in self._source.blocks():
+        for block in self._source.checked_blocks():
             offered = _offer(block.converted(), self._drawing, self._slots, self._rng)
             slots = offered if slots is None else slots.merged(offered, self._rng)
         if slots is None or slots.rows is None:
