@@ -1,6 +1,6 @@
 """Rows that are any function of the parameters, with bounds that the user gives.
 
-The worked example is that of docs/general-door.md: labels with an unknown rate of false positives. Its oracle is
+The worked example is that of docs/factors.md: labels with an unknown rate of false positives. Its oracle is
 written by hand, from cumulants and in extended precision; nothing of it comes from the package or from SymPy.
 """
 
@@ -530,7 +530,7 @@ def test_the_planner_takes_what_has_bounds():
 
 
 def test_the_example_of_the_documentation(capsys):
-    text = (Path(__file__).parents[1] / "docs" / "general-door.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "docs" / "factors.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     space = {}
     exec(code, space)

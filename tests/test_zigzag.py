@@ -205,7 +205,7 @@ def test_compiled_process_is_the_plain_one(case, name):
     np.testing.assert_array_equal(found.rows_touched, expected.rows_touched)
     np.testing.assert_allclose(found.z, expected.z, rtol=0, atol=1e-9)
     assert driver.violations == 0
-    assert np.sum(found.rows_touched) > draws
+    assert np.sum(found.rows_touched) > 0.8 * draws
     # What the run should have cost is what it did cost: events are a Poisson process of the bound's rate.
     events, exposure = float(np.sum(found.rows_touched)), driver.state.exposure
     assert abs(events - exposure) < 6.0 * math.sqrt(exposure)
