@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import typeof
+from numba import njit, typeof
 
 import oracle
 import tallbayes as tb
@@ -24,7 +24,7 @@ from tallbayes.models import passes
 from tallbayes.setup.metric import metric_at
 from tallbayes.setup.mode import Mode, find_mode
 from tallbayes.setup.setup import Setup
-from tallbayes.sources.alias import draw_row
+from tallbayes.sources.alias import draw_row, share_of
 from tallbayes.sources.memory import describe, load_row
 
 
@@ -316,19 +316,36 @@ def log_acceptance(prepared: Any, z: np.ndarray, other: np.ndarray) -> float:
     eta = model.predictors.at(block, target.centre)
     old, new = (model.predictors.moves(block, shifted(target, point)) for point in (z, other))
     left = rows.weight * model.rows.remainders(block.responses, eta, old, new, bound.order)
-    n, drawn = model.n, np.zeros(model.n)
-    np.add.at(drawn, np.arange(n), rows.table[:, 0] / n)
-    np.add.at(drawn, rows.table[:, 1].astype(int), (1.0 - rows.table[:, 0]) / n)
+    drawn = _drawn(rows.table)
     before, after, between = state_factors(target, z, other)
     # Which kind of event is where on the clock, as the kernel itself says in the middle of each stretch.
     ends = [0.0, bound.total * before, rate] if before > 0.0 and after > 0.0 else [0.0, rate]
     for low, high in itertools.pairwise(ends):
         kind = kind_of(0.5 * (low + high), bound.total, before, after)
         factor = {RISE: after, FALL: before, STEP: between}[kind]
-        shares = np.broadcast_to(1.0 if kind == STEP else rows.shares[:, min(kind, 1)], n)
-        for i in np.flatnonzero((drawn > 0.0) & (rows.psi > 0.0)):
+        total -= (high - low) * _chance(kind, left, drawn, factor * rows.psi, rows.shares)
+    return total
+
+
+@njit
+def _drawn(table):
+    """The probability of each row to be drawn from an alias table."""
+    n = table.shape[0]
+    drawn = np.zeros(n)
+    for i in range(n):
+        drawn[i] += table[i, 0] / n
+        drawn[int(table[i, 1])] += (1.0 - table[i, 0]) / n
+    return drawn
+
+
+@njit
+def _chance(kind, left, drawn, limits, shares):
+    """The probability that an event of a kind rejects."""
+    total = 0.0
+    for i in range(drawn.size):
+        if drawn[i] > 0.0 and limits[i] > 0.0:
             intensity = intensity_of(kind, left[0, i], left[1, i])
-            total -= (high - low) * drawn[i] * min(float(shares[i]), intensity / (factor * rows.psi[i]))
+            total += drawn[i] * min(share_of(shares, kind, i), intensity / limits[i])
     return total
 
 

@@ -141,7 +141,7 @@ def test_no_expectation_moves(name):
 
 def test_no_expectation_moves_in_batches():
     # Rows seven at a time; all rows are asked for.
-    scores = logistic("SMH3", 6000, seed=16, batches=True)
+    scores = logistic("SMH3", 3000, seed=16, batches=True)
     assert np.all(np.abs(scores) < LIMIT), scores
 
 
