@@ -65,11 +65,11 @@ WIDER_CHAINS = [
     ("pseudo-huber", "SMH3-local", "independent", math.inf, 4.0),
     ("single-logistic", "SMH1-local", "walk", math.inf, 5.0),
     ("single-logistic", "SMH2-local", "independent-walks", 60.0, 4.0, True),
-    ("single-logistic", "SMH2-global", "walk", 100.0, None),
+    ("single-logistic", "SMH2-global", "walk", 30.0, None),
     ("single-poisson", "SMH2-local", "crank-nicolson", 20.0, 4.0),
     ("twelve", "SMH2-local", "crank-nicolson", 60.0, 6.0),
     ("twelve", "SMH3-local", "independent-walks", math.inf, 6.0, True),
-    ("single-twelve", "SMH1-local", "walk", 1000.0, 6.0),
+    ("single-twelve", "SMH1-local", "walk", 150.0, 6.0),
     ("single-twelve", "SMH2-local", "antithetic-walks", math.inf, 6.0, True),
 ]
 
