@@ -12,6 +12,7 @@ import tallbayes as tb
 from problems import CASES, Driver, bench, in_batches, run, stream
 from tallbayes.kernels.target import step_rate
 from tallbayes.setup.polynomial import polynomial
+from tallbayes.sources import alias
 from tallbayes.sources.alias import alias_table, draw_row, uniform_index
 
 ALPHA = 1e-7  # false positives of every single test below; about forty of them
@@ -40,8 +41,10 @@ WEIGHTS = {
 }
 
 
+@pytest.mark.parametrize("slice_rows", [alias.SLICE, 8])
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_alias_table(name):
+def test_alias_table(name, slice_rows, monkeypatch):
+    monkeypatch.setattr(alias, "SLICE", slice_rows)
     psi = WEIGHTS[name]
     n = psi.size
     table = alias_table(psi)
@@ -71,6 +74,16 @@ def test_alias_table_keeps_small_rows():
     psi[[0, -1]] = 1e-7
     table = alias_table(psi)
     assert table[[0, -1], 0] == pytest.approx(1e-7 * 1000 / psi.sum(), rel=1e-9)
+
+
+def test_alias_table_of_many_slices():
+    # Rows sorted by weight, so that a slice is all poor or all rich; the same table for any number of threads.
+    psi = np.sort(np.random.default_rng(4).gamma(0.3, size=3 * alias.SLICE + 17))
+    table = alias_table(psi, threads=1)
+    np.testing.assert_array_equal(table, alias_table(psi, threads=2))
+    drawn = table[:, 0].copy()
+    np.add.at(drawn, table[:, 1].astype(np.int64), 1.0 - table[:, 0])
+    np.testing.assert_allclose(drawn / psi.size, psi / psi.sum(), rtol=1e-7, atol=1e-16)
 
 
 def test_all_weights_zero():

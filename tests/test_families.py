@@ -315,14 +315,14 @@ def test_no_interval_exceeds_its_range(entry):
     family = entry[0]
     rng = np.random.default_rng(6)
     for m, piece in itertools.product(range(1, 5), family.pieces):
-        critical = family.critical_points(m)
+        critical, extremes = family.critical_points(m), family.extremes(m)
         lows = 6 * rng.standard_normal(12)
         intervals = [(low, low + min(20.0, float(np.exp(2 * rng.standard_normal())))) for low in lows.tolist()]
         for at, width in itertools.product(critical.tolist(), (1e-2, 0.3, 2.0)):
             left = float(rng.uniform(0.2, 0.8))
             intervals.append((at - left * width, at + (1.0 - left) * width))
         for low, high in intervals:
-            least, largest = derivative_range(family.curve, m, low, high, critical, piece)
+            least, largest = derivative_range(family.curve, m, low, high, extremes, piece)
 
             def value(t, m=m, piece=piece):
                 return jet(family.curve, float(t), piece)[m - 1]

@@ -1,6 +1,7 @@
 """The contract of a family of likelihoods."""
 
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from tallbayes.families.curve import jet
 from tallbayes.families.rows import Rows
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 class Family(ABC):
@@ -37,7 +39,7 @@ class Family(ABC):
     @property
     def rows(self) -> Rows:
         """What passes over rows and compiled code need of the family."""
-        return Rows(self.curve, self.critical_points)
+        return Rows(self.curve, cache(self.extremes))
 
     @abstractmethod
     def critical_points(self, m: int) -> Vector:
@@ -45,6 +47,12 @@ class Family(ABC):
 
         More points do no harm: the derivative takes its value there, so a supremum stays exact.
         """
+
+    def extremes(self, m: int) -> Matrix:
+        """Return the critical points of the m-th derivative, and in a line for each piece its values there."""
+        points = self.critical_points(m)
+        values = [[jet(self.curve, float(t), piece)[m - 1] for t in points] for piece in self.pieces]
+        return np.array([points, *values], dtype=np.float64)
 
     @abstractmethod
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:

@@ -9,28 +9,28 @@ from tallbayes.compiled import compiled_within
 from tallbayes.families.curve import covers, mixes
 from tallbayes.families.remainder import derivative
 
-Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 @compiled_within
 def derivative_range(
-    curve: Any, m: int, low: float, high: float, critical: Vector, piece: float
+    curve: Any, m: int, low: float, high: float, extremes: Matrix, piece: float
 ) -> tuple[float, float]:
     """Return numbers between which the m-th derivative of g lies on an interval.
 
     They are its least and largest value. Of a mixture of two pieces, they are the mixture of the two pieces'
-    ranges, which may be a little wider.
+    ranges, which may be a little wider. ``extremes`` are the family's.
     """
     if mixes(curve) and 0.0 < piece < 1.0:
-        least_0, largest_0 = range_of_piece(curve, m, low, high, critical, 0.0)
-        least_1, largest_1 = range_of_piece(curve, m, low, high, critical, 1.0)
+        least_0, largest_0 = range_of_piece(curve, m, low, high, extremes, 0)
+        least_1, largest_1 = range_of_piece(curve, m, low, high, extremes, 1)
         return (1.0 - piece) * least_0 + piece * least_1, (1.0 - piece) * largest_0 + piece * largest_1
-    return range_of_piece(curve, m, low, high, critical, piece)
+    return range_of_piece(curve, m, low, high, extremes, int(piece))
 
 
 @compiled_within
 def range_of_piece(
-    curve: Any, m: int, low: float, high: float, critical: Vector, piece: float
+    curve: Any, m: int, low: float, high: float, extremes: Matrix, piece: int
 ) -> tuple[float, float]:
     """Return the least and largest m-th derivative of one piece on an interval: end points and critical points.
 
@@ -38,13 +38,13 @@ def range_of_piece(
     """
     if not covers(curve, low, high):
         return -np.inf, np.inf
-    at_low = derivative(curve, low, m, piece)
-    at_high = derivative(curve, high, m, piece)
+    at_low = derivative(curve, low, m, float(piece))
+    at_high = derivative(curve, high, m, float(piece))
     least = min(at_low, at_high)
     largest = max(at_low, at_high)
-    for t in critical:
-        if low < t < high:
-            value = derivative(curve, t, m, piece)
+    for j in range(extremes.shape[1]):
+        if low < extremes[0, j] < high:
+            value = extremes[1 + piece, j]
             least = min(least, value)
             largest = max(largest, value)
     return least, largest

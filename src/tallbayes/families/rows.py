@@ -31,8 +31,8 @@ _MATRIX = types.Array(types.float64, 2, "C")
 JETS = types.void(_VECTOR, _MATRIX, _MATRIX, types.int64, types.int64, types.boolean, _MATRIX)
 """``jets(parameters, responses, eta, first, last, majorise, out)``: derivatives of U of orders first to last, U itself
 being of order 0. With ``majorise``, second derivatives of a parabola that touches U and lies above it."""
-BOUNDS = types.void(_VECTOR, _VECTOR, _MATRIX, _MATRIX, _MATRIX, types.float64, types.int64, _MATRIX)
-"""``bounds(parameters, critical, responses, eta, norms, radius, m, out)``: the largest rise (line 0) and fall (line 1)
+BOUNDS = types.void(_VECTOR, _MATRIX, _MATRIX, _MATRIX, _MATRIX, types.float64, types.int64, _MATRIX)
+"""``bounds(parameters, extremes, responses, eta, norms, radius, m, out)``: the largest rise (line 0) and fall (line 1)
 of the m-th derivative of U along any move of predictor j by at most norms[j], at any point within the box
 eta[j] +- radius norms[j]; the whole space if the radius is infinite."""
 REMAINDERS = types.void(_VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.int64, _VECTOR)
@@ -62,12 +62,12 @@ class Rows:
     ----------
     curve : NamedTuple
         The curve of `families/curve.py`.
-    critical_points : callable
-        Of the curve, by order of derivative.
+    extremes : callable
+        Of the curve, by order of derivative: critical points, and each piece's values there.
     """
 
     curve: Any
-    critical_points: Callable[[int], Vector]
+    extremes: Callable[[int], Matrix]
 
     @property
     def functions(self) -> RowFunctions:
@@ -87,10 +87,10 @@ class Rows:
     def bounds(self, responses: Matrix, eta: Matrix, norms: Matrix, radius: float, m: int) -> Matrix:
         """Return the largest rise and fall of the m-th derivative within a box, for rows in columns."""
         out = np.empty((2, eta.shape[1]))
-        critical = self.critical_points(m)
+        extremes = self.extremes(m)
         assert self.functions.bounds is not None
         pointer = self.functions.bounds.pointer
-        call_bounds(pointer, self.parameters, critical, responses, eta, norms, radius, m, out)
+        call_bounds(pointer, self.parameters, extremes, responses, eta, norms, radius, m, out)
         return out
 
     def remainders(self, responses: Matrix, eta: Matrix, old: Matrix, new: Matrix, order: int) -> Matrix:
@@ -148,14 +148,14 @@ def of_curve(kind: Any) -> RowFunctions:
                 out[3 - first, r] = m * s * s * s * g3
 
     def bounds(
-        parameters: Any, critical: Any, responses: Any, eta: Any, norms: Any, radius: Any, m: Any, out: Any
+        parameters: Any, extremes: Any, responses: Any, eta: Any, norms: Any, radius: Any, m: Any, out: Any
     ) -> None:
         curve = curve_of(kind, parameters)
         for r in range(eta.shape[1]):
             multiple, s, c, l, piece = coefficients(curve, responses[r, 0])
             t = s * eta[0, r] + c
             half = abs(s) * radius * norms[0, r] if radius < math.inf else math.inf
-            least, largest = derivative_range(curve, m, t - half, t + half, critical, piece)
+            least, largest = derivative_range(curve, m, t - half, t + half, extremes, piece)
             power, size = multiple, 1.0
             for _ in range(m):
                 power *= s
@@ -208,7 +208,7 @@ def _call_jets(
 def call_bounds(
     bounds: Any,
     parameters: Vector,
-    critical: Vector,
+    extremes: Matrix,
     responses: Matrix,
     eta: Matrix,
     norms: Matrix,
@@ -217,7 +217,7 @@ def call_bounds(
     out: Matrix,
 ) -> None:
     """Call the function by its address."""
-    bounds(parameters, critical, responses, eta, norms, radius, m, out)
+    bounds(parameters, extremes, responses, eta, norms, radius, m, out)
 
 
 @compiled

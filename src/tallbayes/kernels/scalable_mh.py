@@ -181,6 +181,7 @@ def prepare_thinning(
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
     metric = setup.metric
+    drawn = setup.sketch(kind, order) if sketch else no_sketch()  # first: a pass then gives both it and the bounds
     bounds, expansion = setup.bounds(kind, order), setup.expansion(order)
     room = min(bounds.radius, gaussian_radius(model.d, SELDOM / model.n))
     proposal = proposal or default_proposal(expansion, metric, room, model.n)
@@ -196,7 +197,7 @@ def prepare_thinning(
         Likelihood(metric.centre, model.predictors.linear, functions.remainders.pointer, model.rows.parameters),
         Surrogate(surrogate, expansion.exact, *evaluators(surrogate, expansion.exact)),
         subtract(expansion.prior, reference),
-        setup.sketch(kind, order) if sketch else no_sketch(),
+        drawn,
     )
     plan = {
         "kernel": type(kernel).__name__,

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.compiled import compiled
 from tallbayes.models.predictors import Linear, Predictors
+from tallbayes.models.products import row_lengths
 from tallbayes.sources.alias import WHOLE
 from tallbayes.sources.base import Block
 from tallbayes.sources.supply import RowBounds
@@ -96,25 +98,46 @@ def third_derivatives(block: Block, rows: Any, predictors: Linear, centre: Vecto
     return packed
 
 
+class Ball(NamedTuple):
+    """Where local bounds hold: in whitened coordinates, at most a radius from the centre."""
+
+    centre: Vector
+    inverse_root: Matrix
+    radius: float
+
+
 def local_bounds(
-    block: Block, rows: Any, predictors: Predictors, centre: Vector, inverse_root: Matrix, radius: float, m: int
+    block: Block, rows: Any, predictors: Predictors, ball: Ball, m: int, white: Matrix | None = None
 ) -> RowBounds:
     r"""Return :math:`w_i \sup |U_i^{(m)}| a_i^m / m!`, the supremum over a ball, and what rises and falls use of it.
 
     If m is even a remainder has the sign of the derivative, so it can use the supremum of the positive part by
-    rising, and that of the negative part by falling.
+    rising, and that of the negative part by falling. Whitened rows are computed unless they are given.
     """
-    eta, norms = predictors.at(block, centre), predictors.norms(block, inverse_root)
-    steepest = rows.bounds(block.responses, eta, norms, radius, m)
-    size = np.max(steepest, axis=0)
-    with np.errstate(invalid="ignore"):  # a bound that is not a number is noticed, and the ball made smaller
-        psi = block.weight * size / math.factorial(m)
-    if m % 2 == 1:
-        return RowBounds(psi, WHOLE)
-    shares = np.ones((size.size, 2), dtype=np.float32)
-    usable = (size > 0.0) & np.isfinite(size)
-    shares[usable] = np.minimum(1.0, steepest[:, usable] / size[usable] * ROUNDED_UP).T
+    eta = predictors.at(block, ball.centre)
+    norms = predictors.norms(block, ball.inverse_root) if white is None else row_lengths(white)[None]
+    steepest = rows.bounds(block.responses, eta, norms, ball.radius, m)
+    psi, shares = np.empty(block.count), WHOLE if m % 2 == 1 else np.empty((block.count, 2), dtype=np.float32)
+    _psi_and_shares(steepest, block.weight, m, float(math.factorial(m)), psi, shares)
     return RowBounds(psi, shares)
+
+
+@compiled
+def _psi_and_shares(
+    steepest: Matrix, weight: Vector, m: int, factorial: float, psi: Vector, shares: NDArray[np.float32]
+) -> None:
+    """Put the bounds of rows into psi, and for even m what rises and falls can use of them into shares.
+
+    A bound that is infinite or not a number is noticed by whoever adds them up.
+    """
+    for i in range(psi.size):
+        rise, fall = steepest[0, i], steepest[1, i]
+        size = rise if math.isnan(rise) else max(rise, fall)
+        psi[i] = (weight[i] if weight.size > 1 else weight[0]) * size / factorial
+        if m % 2 == 0:
+            usable = 0.0 < size < math.inf
+            shares[i, 0] = min(1.0, rise / size * ROUNDED_UP) if usable else 1.0
+            shares[i, 1] = min(1.0, fall / size * ROUNDED_UP) if usable else 1.0
 
 
 def global_bounds(block: Block, rows: Any, m: int) -> RowBounds:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.models.products import times_lower_transposed, weighted_gram
+from tallbayes.models.products import row_lengths, times_lower_transposed, weighted_gram
 from tallbayes.sources.base import Block
 
 Vector = NDArray[np.float64]
@@ -68,7 +68,7 @@ class Linear(Predictors):
     def norms(self, block: Block, inverse_root: Matrix) -> Matrix:
         """Return a_i = |L^-1 x_i|."""
         white = self.whitened(block, inverse_root)
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", white, white))[None])
+        return row_lengths(white)[None]
 
     def gradient(self, block: Block, slopes: Matrix) -> Vector:
         """Return the slopes' sum of rows."""

@@ -18,8 +18,9 @@ from tallbayes.errors import InputError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.setup.metric import Metric
+from tallbayes.setup.sketch import Sketch, fill_sketch
 from tallbayes.sources.alias import WHOLE
-from tallbayes.sources.base import RANDOM_ACCESS
+from tallbayes.sources.base import RANDOM_ACCESS, Block
 from tallbayes.sources.supply import Drawing
 
 Vector = NDArray[np.float64]
@@ -126,7 +127,15 @@ class Local:
         if self.radius is not None and not (is_number(self.radius) and self.radius > 0.0):
             raise InputError(f"Local: radius={self.radius!r} must be positive, or None to have it chosen.")
 
-    def of_rows(self, model: Model, metric: Metric, order: int, *, threads: int | None = None) -> AllBounds:
+    def of_rows(
+        self,
+        model: Model,
+        metric: Metric,
+        order: int,
+        *,
+        threads: int | None = None,
+        sketch: Sketch | None = None,
+    ) -> AllBounds:
         """Return the bounds of all rows and the radius within which they hold, in one pass, or a few.
 
         Parameters
@@ -139,6 +148,8 @@ class Local:
             Order of the expansion, 0 to 3.
         threads : int or None
             Threads for the pass over rows.
+        sketch : Sketch or None
+            An empty one to be filled in the same pass.
 
         Returns
         -------
@@ -150,7 +161,7 @@ class Local:
         lines = 1 if order % 2 == 0 else model.n
         # A smaller ball helps where a row's interval leaves what is proved of the family, or what a float holds.
         for _ in range(SHRINKINGS):
-            found = _summed(model, *self.part(model, metric, order, radius), lines, radius, threads)
+            found = _summed(model, *self.part(model, metric, order, radius), lines, radius, threads, sketch)
             if math.isfinite(found.sums.total):
                 return found
             radius /= 2.0
@@ -160,8 +171,8 @@ class Local:
 
     def part(self, model: Model, metric: Metric, order: int, radius: float) -> tuple[Any, tuple[Any, ...]]:
         """Return the function that bounds the rows of a block, and what it takes beside the block."""
-        arguments = model.rows, model.predictors, metric.centre, metric.inverse_root, radius, order + 1
-        return passes.local_bounds, arguments
+        ball = passes.Ball(metric.centre, metric.inverse_root, radius)
+        return passes.local_bounds, (model.rows, model.predictors, ball, order + 1)
 
     @property
     def local(self) -> bool:
@@ -170,15 +181,36 @@ class Local:
 
 
 def _summed(
-    model: Model, part: Any, arguments: tuple[Any, ...], lines: int, radius: float, threads: int | None
+    model: Model,
+    part: Any,
+    arguments: tuple[Any, ...],
+    lines: int,
+    radius: float,
+    threads: int | None,
+    sketch: Sketch | None = None,
 ) -> AllBounds:
     """Sum a function that bounds the rows of a block, and keep the bounds where rows can be drawn at any time."""
     tables = None
     if RANDOM_ACCESS in model.source.offers:
         tables = passes.BoundTables(np.empty(model.n), np.ones((lines, 2), dtype=np.float32))
-    sums = model.source.reduce(passes.sum_bounds, part, arguments, tables, threads=threads)
+    if sketch is None:
+        sums = model.source.reduce(passes.sum_bounds, part, arguments, tables, threads=threads)
+    else:
+        sums = model.source.reduce(_sum_and_sketch, part, arguments, tables, sketch, threads=threads)
     psi, shares = (None, WHOLE) if tables is None else tables
     return AllBounds(passes.BoundSums(*sums), radius, Drawing(part, arguments, psi, shares))
+
+
+def _sum_and_sketch(
+    block: Block, part: Any, arguments: tuple[Any, ...], tables: passes.BoundTables, sketch: Sketch
+) -> tuple[float, float, float]:
+    """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows."""
+    _, predictors, ball, _ = arguments
+    white = predictors.whitened(block, ball.inverse_root)
+    sums = passes.sum_bounds(block, part, (*arguments, white), tables)
+    rows = slice(block.first, block.first + block.count)
+    fill_sketch(sketch, rows, white, tables.shares if tables.shares.shape[0] == 1 else tables.shares[rows])
+    return sums
 
 
 def gaussian_radius(d: int, outside: float) -> float:

@@ -14,18 +14,18 @@ from tallbayes.sources.base import Source
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-SUBSAMPLE, GROWTH, SMALL = 20_000, 8, 64
-"""Rows of the first subsample, by how much the next is larger, and of how many of its size the data must consist for it
-to be worth while: it saves a pass for the gradient alone, and takes two or three for the Hessian of its own rows."""
+SUBSAMPLE, ENOUGH = 20_000, 4
+"""Rows of the first subsample, and of how many of its size the data must consist for one to be worth while."""
 TOLERANCE = 1e-8
 """Length of the last Newton step, in posterior standard deviations."""
-LARGE, LARGE_TOLERANCE = 5_000_000, 0.05
+LARGE, LARGE_TOLERANCE, TOLERATED = 5_000_000, 0.1, 0.25
 """With this many numbers in the design a pass costs more than it gains: a centre this near the mode, on average
-over the coefficients, serves as well, and the sampler is exact around every centre."""
+over the coefficients, serves as well, and the sampler is exact around every centre. One that turns out to be no further
+off than the last number is kept."""
 NEAR = 0.5
 """The same for a subsample, whose own mode is further than that from the one looked for."""
-SAFETY = 2.0
-"""By how much the error of a subsample's Hessian may exceed its typical size, sqrt(d / rows)."""
+MARGIN = 1.25
+"""By how much a second subsample is larger than what is expected to save a pass."""
 CHEAP_PASSES = 4
 """Passes for the gradient alone before the Hessian is computed in any case."""
 SUSPICIOUS = 12
@@ -69,7 +69,7 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
     Returns
     -------
     Mode
-        The mode and the derivatives there, to 1e-8 posterior standard deviations (large designs: 0.05 on average).
+        The mode and the derivatives there, to 1e-8 posterior standard deviations (large designs: 0.25 on average).
 
     Raises
     ------
@@ -83,21 +83,22 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
 def _find_mode(model: Model, threads: int | None) -> Mode:
     source = model.source
     passes_before = source.passes
-    size = max(SUBSAMPLE, 100 * model.d)
     theta, rough = None, None
-    while source.n > (4 if theta is None else SMALL) * size:
-        part = source.subsample(size)
+    sizes = _subsamples(source.n, model.d)
+    parts = [source.subsample(sizes[-1])] if sizes else []
+    if len(sizes) > 1:
+        parts.insert(0, parts[0].subsample(sizes[0]))
+    for part in parts:
         search = _Search(model, part, threads)
         search.exploring, search.ridge = True, model.holding_ridge(part)
         start = model.coefficient_priors.inside(model.starting_point(part)) if theta is None else theta
         theta = search.descend(start, tolerance=NEAR, limit=25).theta
         rough = search
-        size *= GROWTH
     search = _Search(model, source, threads)
     theta = model.coefficient_priors.inside(model.starting_point(source)) if theta is None else theta
-    tolerance = TOLERANCE if source.n * model.d < LARGE else LARGE_TOLERANCE * np.sqrt(model.d)
+    tolerance = TOLERANCE if source.n * model.d < LARGE else TOLERATED * np.sqrt(model.d)
     if rough is not None and tolerance > TOLERANCE:
-        theta = search.approach(theta, rough, tolerance)
+        theta = search.approach(theta, rough, LARGE_TOLERANCE * np.sqrt(model.d))
     limit = max(LIMIT, min(10 * LIMIT, PATIENCE // (source.n * model.d)))
     point = search.descend(theta, tolerance=tolerance, limit=limit)
     if _factor(point.hessian) is None:
@@ -107,6 +108,21 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
             f"minus the log-likelihood). {model.mode_advice}"
         )
     return Mode(point.theta, point.value, point.gradient, point.hessian, source.passes - passes_before)
+
+
+def _subsamples(n: int, d: int) -> list[int]:
+    """Return the sizes of subsamples to begin with: none, a small one, or also a larger one that saves a pass.
+
+    A subsample of m rows has its mode some sqrt(d n / m) posterior standard deviations from that of all rows, and a
+    step with its Hessian leaves sqrt(d / m) of the way: together less than what is tolerated if m is large enough.
+    """
+    size = max(SUBSAMPLE, 100 * d)
+    if n <= ENOUGH * size:
+        return []
+    larger = int(MARGIN * np.sqrt(d * n) / LARGE_TOLERANCE)
+    # A gradient reads each number once; a subsample is copied, and Newton takes a few Hessians of it.
+    worth_while = n * d >= LARGE and larger > size and n > max(ENOUGH, d / 2) * larger
+    return [size, larger] if worth_while else [size]
 
 
 class _Search:
@@ -139,7 +155,7 @@ class _Search:
         The Hessian is off by some sqrt(d / rows) of itself, and a step leaves as much of the way to the mode.
         """
         model = self.model
-        share = np.sqrt(model.d / rough.source.n) * SAFETY
+        share = np.sqrt(model.d / rough.source.n)
         scale = self.source.n / rough.source.n
         before = np.inf
         for _ in range(CHEAP_PASSES):

@@ -21,7 +21,7 @@ from tallbayes.setup.expansion import Expansion, expand, third_order_term
 from tallbayes.setup.fingerprint import fingerprint
 from tallbayes.setup.metric import Metric, metric_at
 from tallbayes.setup.mode import Mode, find_mode
-from tallbayes.setup.sketch import Sketch, aligned_codes, draw_sketch
+from tallbayes.setup.sketch import Sketch, aligned_codes, draw_sketch, empty_sketch
 from tallbayes.sources.supply import Drawing
 
 Vector = NDArray[np.float64]
@@ -107,11 +107,14 @@ class Setup:
         key = kind, order
         if key not in self._bounds:
             with self.counting():
-                self._bounds[key] = kind.of_rows(self.model, self.metric, order, threads=self.threads)
-            for old in list(self._bounds)[:-KEPT]:
-                self._bounds.pop(old)
-                self._supplies.pop(old, None)
+                self._keep(key, kind.of_rows(self.model, self.metric, order, threads=self.threads))
         return self._bounds[key]
+
+    def _keep(self, key: tuple[Global | Local, int], bounds: AllBounds) -> None:
+        self._bounds[key] = bounds
+        for old in list(self._bounds)[:-KEPT]:
+            self._bounds.pop(old)
+            self._supplies.pop(old, None)
 
     def supply(self, kind: Global | Local, order: int) -> Any:
         """Return rows drawn in proportion to their bounds."""
@@ -123,10 +126,16 @@ class Setup:
 
     def sketch(self, kind: Global | Local, order: int) -> Sketch:
         """Return the sketch of all rows, with the shares of a set of bounds."""
+        model, key = self.model, (kind, order)
+        if self._sketch is None and key not in self._bounds and isinstance(kind, Local):
+            sketch = empty_sketch(model.n, model.d)
+            with self.counting():
+                self._keep(key, kind.of_rows(model, self.metric, order, threads=self.threads, sketch=sketch))
+            self._sketch = sketch
         shares = self.bounds(kind, order).drawing.shares
         if self._sketch is None:
             with self.counting():
-                self._sketch = draw_sketch(self.model, self.metric, shares, threads=self.threads)
+                self._sketch = draw_sketch(model, self.metric, shares, threads=self.threads)
         elif not np.array_equal(self._sketch.facts[: shares.shape[0], :2], shares):
             facts = self._sketch.facts.copy()
             facts[:, :2] = shares

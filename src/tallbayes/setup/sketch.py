@@ -69,11 +69,14 @@ def draw_sketch(model: Model, metric: Metric, shares: NDArray[np.float32], *, th
     Sketch
         d bytes (padded) and four single-precision numbers for each row.
     """
-    codes = aligned_codes(model.n, model.d)
-    facts = np.zeros((model.n, 4), dtype=np.float32)
-    facts[:, :2] = shares
-    model.source.reduce(_fill, model.predictors, metric.inverse_root, codes, facts, threads=threads)
-    return Sketch(codes, facts)
+    sketch = empty_sketch(model.n, model.d)
+    model.source.reduce(_fill, model.predictors, metric.inverse_root, sketch, shares, threads=threads)
+    return sketch
+
+
+def empty_sketch(n: int, d: int) -> Sketch:
+    """Return room for the sketch of n rows."""
+    return Sketch(aligned_codes(n, d), np.zeros((n, 4), dtype=np.float32))
 
 
 def aligned_codes(n: int, d: int) -> NDArray[np.int8]:
@@ -90,11 +93,17 @@ def sketch_bytes(n: int, d: int) -> int:
 
 
 def _fill(
-    block: Block, predictors: Linear, inverse_root: Matrix, codes: NDArray[np.int8], facts: NDArray[np.float32]
+    block: Block, predictors: Linear, inverse_root: Matrix, sketch: Sketch, shares: NDArray[np.float32]
 ) -> None:
-    """Put the codes and steps of a block's rows into the tables."""
     rows = slice(block.first, block.first + block.count)
-    _round(predictors.whitened(block, inverse_root), codes[rows], facts[rows])
+    here = shares if shares.shape[0] == 1 else shares[rows]
+    fill_sketch(sketch, rows, predictors.whitened(block, inverse_root), here)
+
+
+def fill_sketch(sketch: Sketch, rows: slice, white: Matrix, shares: NDArray[np.float32]) -> None:
+    """Put the codes, steps and shares of some rows, which are given whitened, into their places."""
+    sketch.facts[rows, :2] = shares
+    _round(white, sketch.codes[rows], sketch.facts[rows])
 
 
 @compiled

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
+from tallbayes.sources.threads import available_threads, pool
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -14,60 +15,90 @@ WHOLE = np.ones((1, 2), dtype=np.float32)
 """Shares of a bound that does not tell a rise from a fall."""
 
 
-def alias_table(psi: Vector) -> Matrix:
+SLICE = 2**16
+"""Rows among which a thread finds partners first: half a megabyte of bounds."""
+
+
+def alias_table(psi: Vector, *, threads: int | None = None) -> Matrix:
     """Return for each row the probability of keeping it, and the row taken otherwise; fewer than 2^31 rows.
 
     Choosing a row uniformly, and then it or the other, draws rows with probability proportional to psi, which is
-    not negative.
+    not negative. Rows find partners within fixed slices, in threads; those that are left, among each other.
     """
     table = np.empty((psi.size, 2))
     total = float(np.sum(psi))
-    _fill_table(psi, psi.size / total if total > 0.0 else 0.0, table)
+    if not total > 0.0:
+        table[:] = np.column_stack([np.ones(psi.size), np.arange(psi.size)])
+        return table
+    scale = psi.size / total
+
+    def within(first: int) -> tuple[NDArray[np.int64], Vector]:
+        rows = np.arange(first, min(first + SLICE, psi.size))
+        return _find_partners(psi[rows[0] : rows[-1] + 1] * scale, rows, table)
+
+    slices = range(0, psi.size, SLICE)
+    workers = min(threads or available_threads(), len(slices))
+    left = list(pool(workers).map(within, slices) if workers > 1 else map(within, slices))
+    rows, weights = (np.concatenate(parts) for parts in zip(*left, strict=True))
+    if len(slices) > 1:
+        rows, weights = _find_partners(weights, rows, table)
+    # What is left differs from 1 by rounding only, unless its weight is zero: that is never kept.
+    nothing = rows[psi[rows] == 0.0]
+    table[nothing, 0] = 0.0
+    table[nothing, 1] = int(np.argmax(psi))
     return table
 
 
 @compiled
-def _fill_table(psi: Vector, scale: float, table: Matrix) -> None:
+def _find_partners(weight: Vector, rows: NDArray[np.int64], table: Matrix) -> tuple[NDArray[np.int64], Vector]:
     """Give every poor row a rich one that makes up for what it lacks, in one sweep over both.
 
-    A row is rich if it has more than its share of the total. What it lacks when it is no longer rich is made up by the
-    next rich one. So two places and one number are all that the sweep needs beside the table.
+    A row is rich if its weight is above 1, the mean over all. What a rich row lacks when it is no longer rich is made
+    up by the next one. So two places and one number are all that the sweep needs beside the table.
+
+    Returns
+    -------
+    rows : ndarray
+        Rows that found no partner, because all others were as poor, or as rich: they are kept, so far.
+    weight : ndarray
+        What is left of their weights.
     """
-    n = psi.size
-    largest, poor, rich, left = 0, 0, -1, 0.0
+    n = weight.size
     for i in range(n):
-        table[i, 0] = 1.0
-        table[i, 1] = i
-        if psi[i] > psi[largest]:
-            largest = i
-    while scale > 0.0:
-        while poor < n and psi[poor] * scale > 1.0:
+        table[rows[i], 0] = 1.0
+        table[rows[i], 1] = rows[i]
+    poor, rich, left, lasting = 0, -1, 0.0, True
+    while lasting:
+        while poor < n and weight[poor] > 1.0:
             poor += 1
-        if left > 1.0:
-            if poor == n:
-                break
-            table[poor, 0] = psi[poor] * scale
-            table[poor, 1] = rich
-            left -= 1.0 - table[poor, 0]
-            poor += 1
-            continue
-        following = rich + 1
-        while following < n and not psi[following] * scale > 1.0:
+        following = rich
+        if left <= 1.0:
             following += 1
-        if following == n:
-            break
-        if rich >= 0:
-            table[rich, 0] = left
-            table[rich, 1] = following
-            left -= 1.0
-        left += psi[following] * scale
-        rich = following
-    # What is left differs from 1 by rounding only, unless its weight is zero: that is never kept.
-    while poor < n:
-        if psi[poor] == 0.0 and scale > 0.0:
-            table[poor, 0] = 0.0
-            table[poor, 1] = largest
-        poor += 1
+            while following < n and not weight[following] > 1.0:
+                following += 1
+        if following == n or (left > 1.0 and poor == n):
+            lasting = False
+        elif left > 1.0:
+            table[rows[poor], 0] = weight[poor]
+            table[rows[poor], 1] = rows[rich]
+            left -= 1.0 - weight[poor]
+            poor += 1
+        else:
+            if rich >= 0:
+                table[rows[rich], 0] = left
+                table[rows[rich], 1] = rows[following]
+                left -= 1.0
+            left += weight[following]
+            rich = following
+    alone, lacking = np.empty(n, dtype=np.int64), np.empty(n)
+    count = 0
+    for i in range(n):
+        # Poor rows from `poor` on and rich rows from `rich` on were not reached, or not used up.
+        if (i >= poor and not weight[i] > 1.0) or (i >= rich >= 0 and weight[i] > 1.0):
+            alone[count] = rows[i]
+            lacking[count] = left if i == rich else weight[i]
+            count += 1
+    return alone[:count], lacking[:count]
 
 
 @compiled

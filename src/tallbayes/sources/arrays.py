@@ -14,11 +14,12 @@ from tallbayes.sources.supply import Drawing, WholeSupply
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-BLOCK_NUMBERS = 2**17
-"""Numbers of the design in a block: a megabyte, so that a block and what is made of it stay in the cache."""
-FEWEST_ROWS, MOST_ROWS = 1024, 16384
+BLOCK_NUMBERS = 2**19
+"""Numbers of the design in a block: four megabytes, which stay in the cache, and keep threads from waiting for each
+other."""
+FEWEST_ROWS, MOST_ROWS = 1024, 65536
 """Rows of a block: enough for a matrix product to be fast, few enough to share between threads."""
-GROUPS = 64
+GROUPS = 32
 """Blocks are added up in at most so many groups, so that sums as large as a cubic are made in place."""
 MANY, NEIGHBOURS = 100_000, 8
 """From so many rows on a subsample is taken by so many neighbours at a time, which are read several times faster."""

@@ -29,10 +29,8 @@ class Profile(NamedTuple):
     """Weighted mean of each column."""
     square: Vector
     """Weighted sum of squared deviations from it."""
-    responses: Vector
-    """A sample of the responses."""
-    weights: Vector
-    """Their weights; one number if all are equal."""
+    sample: tuple[tuple[Vector, Vector], ...]
+    """Parts of a sample of the responses, each with its weights; one number if all of the part are equal."""
 
     def merged(self, other: "Profile") -> "Profile":
         """Return the facts about both sets of rows (Chan's formulas)."""
@@ -46,14 +44,21 @@ class Profile(NamedTuple):
             np.maximum(self.largest, other.largest),
             mean,
             square,
-            np.concatenate([self.responses, other.responses]),
-            self._weights_with(other),
+            self.sample + other.sample,
         )
 
-    def _weights_with(self, other: "Profile") -> Vector:
-        if self.weights.size == other.weights.size == 1 and self.weights[0] == other.weights[0]:
-            return self.weights
-        return np.concatenate([np.broadcast_to(p.weights, p.responses.shape) for p in (self, other)])
+    @property
+    def responses(self) -> Vector:
+        """A sample of the responses."""
+        return np.concatenate([responses for responses, _ in self.sample])
+
+    @property
+    def weights(self) -> Vector:
+        """The weights of the sample; one number if all are equal."""
+        first = self.sample[0][1]
+        if all(weights.size == 1 and weights[0] == first[0] for _, weights in self.sample):
+            return first
+        return np.concatenate([np.broadcast_to(weights, responses.shape) for responses, weights in self.sample])
 
     @property
     def sd(self) -> Vector:
@@ -82,8 +87,12 @@ def profile_block(block: Block, names: list[str], n: int) -> Profile:
         largest,
         origin + shift,
         spread,
-        block.responses[sample, 0].copy(),
-        block.weight if block.weight.size == 1 else block.weight[sample].copy(),
+        (
+            (
+                block.responses[sample, 0].copy(),
+                block.weight if block.weight.size == 1 else block.weight[sample].copy(),
+            ),
+        ),
     )
 
 
