@@ -101,9 +101,10 @@ def _ours(caught: warnings.WarningMessage) -> bool:
     )
 
 
-def control_runs(case: Case, truth: np.ndarray, seeds: range) -> list[dict[str, Any]]:
+def control_runs(name: str, case: Case, truth: np.ndarray, seeds: range) -> list[dict[str, Any]]:
     """Return what independent draws from the exact posterior give."""
-    draws = case.posterior.draw(np.random.default_rng([11, seeds[0]]), len(seeds) * CHAINS * DRAWS)
+    rng = np.random.default_rng([seeds[0], *name.encode()])  # each problem its own: totals need independent runs
+    draws = case.posterior.draw(rng, len(seeds) * CHAINS * DRAWS)
     parts = draws.reshape(len(seeds), CHAINS, DRAWS, -1)
     return [
         {"seed": seed, "warned": [], "rows": 0.0, "seconds": 0.0, **measure(np.moveaxis(part, 2, 0), truth)}
@@ -244,7 +245,7 @@ def main() -> int:
         case = PROBLEMS[name](arguments.data_seed)
         truth = reference(name, case, arguments.data_seed)
         if arguments.control:
-            runs = control_runs(case, truth, seeds)
+            runs = control_runs(name, case, truth, seeds)
         else:
             runs = [default_run(case, truth, seed) for seed in seeds]
         line = digest(name, case, truth, runs)
