@@ -248,7 +248,7 @@ def reference(name: str, case: Case, data_seed: int) -> np.ndarray:
     return statistics
 
 
-def errors_of_independent(case: Case, draws: np.ndarray) -> np.ndarray:
+def errors_of_independent(draws: np.ndarray) -> np.ndarray:
     """Return the standard errors of 4,000 independent draws, estimated from many."""
     centred = draws - draws.mean(axis=0)
     variance = np.mean(centred**2, axis=0)
@@ -266,10 +266,11 @@ def main() -> None:
     parser.add_argument("--problems", nargs="*")
     parser.add_argument("--draws", type=int, default=400_000)
     arguments = parser.parse_args()
-    print("all differences in standard errors of 4,000 independent draws, the worst coefficient and statistic;")
     print(
-        f"{arguments.draws:,} exact draws should differ by {math.sqrt(RUN / arguments.draws):.2f} or so (4 sd at most)"
+        "resolution, draws: worst difference of a statistic, fine quadrature against coarse and against exact draws,"
     )
+    print(f"in standard errors of {RUN:,} draws (sd of the latter {math.sqrt(RUN / arguments.draws):.2f});")
+    print("expansion, at rows: log likelihoods against sums over rows, out to 7 sds and at 200 draws")
     print(
         f"{'':<22}{'seconds':>8}{'expansion':>11}{'resolution':>11}{'draws':>8}{'weights: ESS':>14}{'at rows':>10}"
     )
@@ -281,7 +282,7 @@ def main() -> None:
         coarse = case.posterior.statistics(fine=False)
         rng = np.random.default_rng(7)
         draws = case.posterior.draw(rng, arguments.draws)
-        error = errors_of_independent(case, draws)
+        error = errors_of_independent(draws)
         resolution = np.nanmax(np.abs(fine - coarse) / error)
         found = np.array([draws.mean(axis=0), draws.std(axis=0), *np.quantile(draws, [0.05, 0.95], axis=0)])
         by_draws = np.nanmax(np.abs(found - fine) / error)

@@ -6,6 +6,7 @@ the run itself reports. A run may be wrong if it says so: those that warned are 
 
     tails.py [--quick | --seeds 60] [--problems name ...] [--data-seed 1] [--control] [--json path]
 
+With 8 runs a single score can fail a problem of one or two coefficients; 60 decide. The exit status is 1 if any fails.
 `--control` puts independent exact draws in the place of the sampler's: what it finds is the battery's own error.
 """
 
