@@ -55,11 +55,13 @@ class Rows:
     def __init__(self, X: np.ndarray, y: np.ndarray, link: str) -> None:
         self.parts = []
         for value, log_probability in zip((1.0, 0.0), LINKS[link], strict=True):
-            rows, count = X[y == value], np.ones(int(np.sum(y == value)))
+            rows = np.ascontiguousarray(X[y == value])
+            count = np.ones(len(rows))
             if X.shape[1] == 1:
-                rows, count = np.unique(rows, axis=0, return_counts=True)
+                rows, times = np.unique(rows, axis=0, return_counts=True)
+                count = times.astype(float)
             if len(rows):
-                self.parts.append((np.ascontiguousarray(rows), np.asarray(count, dtype=float), log_probability))
+                self.parts.append((rows, count, log_probability))
         self.distinct = sum(len(rows) for rows, _, _ in self.parts)
 
     def __call__(self, V: np.ndarray) -> np.ndarray:
@@ -94,7 +96,8 @@ class Bulk:
 
     def __init__(self, rows: Rows, start: np.ndarray) -> None:
         self.rows, q = rows, start.size
-        self.centre, self.root = start, 0.1 * np.eye(q)
+        self.centre: np.ndarray = start
+        self.root: np.ndarray = 0.1 * np.eye(q)
         for _ in range(8):  # Newton's method with differences in whitened coordinates: curvature to a few digits
             gradient, hessian = self._differences(0.05)
             self.centre = self.centre + self.root @ np.linalg.solve(hessian, gradient)
