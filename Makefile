@@ -65,7 +65,8 @@ bench-step: $(VENV)/installed
 	$(BIN)/python benchmarks/lean_step.py
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
-# few-rows, explain-accuracy, growing-n, other-kernels, custom-family, counts, cold-start, before-after.
+# few-rows, explain-accuracy, growing-n, other-kernels, custom-family, counts, cold-start, before-after,
+# tails.
 bench-%: $(VENV)/point-fit
 	$(BIN)/python benchmarks/$(subst -,_,$*).py
 
