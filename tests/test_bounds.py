@@ -331,7 +331,10 @@ def test_the_rounding_floor_is_small_and_no_more(case, bound, order):
         if math.isinf(limit):
             z, other = 0.1 * z, 0.1 * other
             limit = float(target.rows.psi[i] * sum(state_factors(target, z, other)))
-        far = max(distance_from_centre(target.bound.local, target.whitening, point) for point in (z, other))
+        far = max(
+            distance_from_centre(target.bound.local, target.bound.free, target.whitening, point)
+            for point in (z, other)
+        )
         suspect[[ROW, INTENSITY, LIMIT, FAR]] = i, limit, limit, far
         suspect[FACTS : FACTS + model.d], suspect[FACTS + model.d :] = shifted(target, z), shifted(target, other)
         assert 0.0 < rounding_floor(model.rows, target, suspect) < 1e-9 * limit + 1e-12

@@ -125,7 +125,9 @@ def test_clock_is_poisson(rate, batches):
     silent = target._replace(
         rows=target.rows._replace(weight=np.zeros(1), psi=target.rows.psi * scale),
         bound=target.bound._replace(total=target.bound.total * scale),
-        surrogate=target.surrogate._replace(polynomial=polynomial(np.zeros(2))),
+        surrogate=target.surrogate._replace(
+            terms=target.surrogate.terms._replace(polynomial=polynomial(np.zeros(2)))
+        ),
     )
     move = b.prepared.move._replace(keep=-1.0, drift=z + other, scale=0.0)
     prepared = dataclasses.replace(b.prepared, target=silent, move=move)

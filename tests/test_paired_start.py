@@ -97,8 +97,9 @@ def logistic(name, replicates, seed, batches=False):
         gradient = metric.whiten((slope - y) @ X + fixed)
         now, step = target, move
         if expands:
-            expansion = target.surrogate.polynomial._replace(linear=gradient)
-            now = target._replace(surrogate=target.surrogate._replace(polynomial=expansion))
+            terms = target.surrogate.terms
+            expansion = terms.polynomial._replace(linear=gradient)
+            now = target._replace(surrogate=target.surrogate._replace(terms=terms._replace(polynomial=expansion)))
         if moves:
             # G, which is taken off both polynomials, has the gradient as its linear part.
             step = move._replace(drift=-(1.0 - move.keep) * gradient)

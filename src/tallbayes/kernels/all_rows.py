@@ -20,6 +20,7 @@ from tallbayes.setup.bounds import shift
 from tallbayes.setup.exact_prior import evaluate_exact
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import evaluate_one
+from tallbayes.setup.tables import table_excess
 from tallbayes.sources.arrays import ArraySource
 from tallbayes.sources.memory import load_row
 
@@ -47,7 +48,7 @@ def answer_from(model: Model, metric: Metric) -> Any:
                 change = there - now.potential
             now.answer = prior_at(target, state.z) - prior_at(target, state.proposed) - change
         now.proposed_potential = there
-        now.rows = model.n
+        now.rows += model.n
         now.exposure += model.n
         now.work += model.n
 
@@ -96,9 +97,12 @@ def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: M
 @compiled
 def _prior(target: Target, z: Vector, scratch: Vector) -> float:
     linear, isotropic, quadratic, _, padded = target.prior
-    facts, rows, constant, _ = target.surrogate.exact
+    terms = target.surrogate.terms
+    facts, rows, constant, _ = terms.exact
     value = evaluate_one(linear, isotropic, quadratic, padded, z, scratch)
-    return value + evaluate_exact(facts, rows, constant, z) if facts.size > 0 else value
+    if facts.size > 0:
+        value += evaluate_exact(facts, rows, constant, z)
+    return value - table_excess(terms.tables, z)
 
 
 @compiled
@@ -137,6 +141,6 @@ def run_with_rows_at_hand(
                 now.proposed_potential = found
         change = now.proposed_potential - now.potential
         now.answer = _prior(target, state.z, state.padded) - _prior(target, state.proposed, state.padded) - change
-        now.rows = n
+        now.rows += n
         now.exposure += n
         now.work += n

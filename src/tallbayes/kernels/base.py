@@ -1,5 +1,6 @@
 """The contract of a kernel: prepare once for a model, then run chunks of compiled steps."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +13,13 @@ from tallbayes.errors import InputError
 from tallbayes.models.base import Model
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.setup import Setup, setup_of
+from tallbayes.setup.tables import Tables, quantile
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
 
 Vector = NDArray[np.float64]
 
+WIDE, INSIDE, SELDOM = 2.0, 0.9, 1e-3
+"""Standard deviations of starting points, how much of the ball's radius they may use, and what a table leaves out."""
 ONE_PREDICTOR = "one linear predictor"
 """What kernels may need of a model: rows that depend on x_i . theta alone."""
 
@@ -50,6 +54,23 @@ class Prepared:
     """Memory of tables that all chains share."""
     chain_bytes: int = 0
     """Memory of what each chain has of its own."""
+    radius: float = math.inf
+    """How far from the centre chains may start."""
+    tables: Tables | None = None
+    """Tables that proposals are drawn from."""
+
+    def start(self, rng: np.random.Generator) -> Vector:
+        """Return where a chain starts: normal, but twice as wide, though not outside the ball.
+
+        Along tabulated axes, anywhere between the quantiles that leave out a thousandth on each side.
+        """
+        z = WIDE * rng.standard_normal(self.metric.d)
+        z *= min(1.0, INSIDE * self.radius / max(float(np.linalg.norm(z)), 1e-300))
+        if self.tables is not None:
+            for t, axis in enumerate(self.tables.axes):
+                low, high = quantile(self.tables, t, SELDOM), quantile(self.tables, t, 1.0 - SELDOM)
+                z[axis] = rng.uniform(low, high)
+        return z
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,11 @@ def random_row(n: int, d: int) -> float:
     return 250.0 + (200.0 if _far(n, d) else 0.0) + 10.0 * d
 
 
+def core_row(d: int) -> float:
+    """Return the cost of a core row in an evaluation of the surrogate within a block."""
+    return 30.0 + 0.3 * d
+
+
 def sketched_row(d: int) -> float:
     """Return the cost of one of many trials that the sketch settles: they wait for memory together."""
     return 30.0 + 0.3 * d

@@ -24,7 +24,8 @@ class Driver:
     rng : numpy.random.Generator
         The chain's own random stream.
     start : array or None
-        Where to start, in whitened coordinates; defaults to a draw from the Gaussian approximation.
+        Where to start, in whitened coordinates; defaults to a draw from a distribution that is wider than the
+        posterior, so that chains which do not mix are seen to differ.
     chain : int
         Number of the chain, for a supply of rows of its own.
     threads : int or None
@@ -43,7 +44,7 @@ class Driver:
         self.prepared, self.rng, self.threads = prepared, rng, threads
         self.target = prepared.target
         self._supply = None if prepared.supply is None else prepared.supply.for_chain(chain)
-        z = rng.standard_normal(prepared.metric.d) if start is None else start
+        z = prepared.start(rng) if start is None else start
         self.state: Any = prepared.initial_state(self.target, z, rng)
 
     @property

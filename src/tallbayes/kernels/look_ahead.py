@@ -9,6 +9,8 @@ from tallbayes.compiled import compiled, compiled_within
 from tallbayes.kernels.state import BLOCK, Ahead
 from tallbayes.kernels.target import Surrogate
 from tallbayes.proposals.affine import AffineProposal
+from tallbayes.setup.bounds import FARTHEST_FREE, Bound
+from tallbayes.setup.tables import draw_from_table
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -33,10 +35,11 @@ def draw_noise(root: Matrix, noise: Matrix, rng: Any) -> None:
 
 @compiled_within
 def look_ahead(
-    surrogate: Surrogate, whitening: Matrix, local: bool, move: AffineProposal, ahead: Ahead, rng: Any
+    surrogate: Surrogate, whitening: Matrix, bound: Bound, move: AffineProposal, ahead: Ahead, rng: Any
 ) -> None:
     """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
-    polynomial, exact, _, block_values = surrogate
+    terms, _, block_values = surrogate
+    tables = terms.tables
     keep, drift, scale, root, _, _, _, _, _ = move
     noise, values, distances = ahead
     d = drift.size
@@ -48,9 +51,16 @@ def look_ahead(
     for j in range(d):
         for b in range(BLOCK):
             noise[j, b] = drift[j] + scale * noise[j, b]
-    block_values(polynomial, exact, noise, values)
-    if local:
-        for j in range(d):
+    for t in range(tables.axes.size):
+        for b in range(BLOCK):
+            noise[tables.axes[t], b] = draw_from_table(tables, t, rng)
+    block_values(terms, noise, values)
+    if bound.local:
+        for j in range(bound.free):
+            for b in range(BLOCK):
+                if abs(noise[j, b]) > FARTHEST_FREE:
+                    distances[b] = np.inf
+        for j in range(bound.free, d):
             for b in range(BLOCK):
                 distances[b] += noise[j, b] * noise[j, b]
         for b in range(BLOCK):
@@ -59,6 +69,6 @@ def look_ahead(
     for i in range(d):
         for b in range(BLOCK):
             component = 0.0
-            for j in range(i, d):
+            for j in range(d):
                 component += whitening[i, j] * noise[j, b]
             distances[b] += abs(component)

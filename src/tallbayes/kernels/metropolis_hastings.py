@@ -11,13 +11,15 @@ from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
 from tallbayes.kernels.scalable_mh import chunks
 from tallbayes.kernels.scalable_mh_steps import initial_state
 from tallbayes.kernels.surrogate_values import evaluators
-from tallbayes.kernels.target import Likelihood, Surrogate, Target
+from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms
 from tallbayes.models.base import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.setup.bounds import Bound
+from tallbayes.setup.core import no_core
 from tallbayes.setup.polynomial import subtract
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.sketch import no_sketch
+from tallbayes.setup.tables import no_tables
 from tallbayes.sources.supply import all_rows, empty_rows
 
 
@@ -46,12 +48,13 @@ class MetropolisHastings(Kernel):
         expansion = setup.expansion(0)
         excess = subtract(expansion.prior, reference)
         functions = model.rows.functions
+        terms = Terms(excess, expansion.exact, no_core(model), no_tables())
         target = Target(
             metric.matrix,
-            Bound(True, 0, 0.0, 0.0, 0.0, math.inf, 0.0),
+            Bound(True, 0, 0.0, 0.0, 0.0, math.inf, 0.0, 0),
             all_rows(model.source) if rows_are_at_hand(model) else empty_rows(),  # type: ignore[arg-type]
             Likelihood(metric.centre, model.predictors.linear, functions.remainders.pointer, model.rows.parameters),
-            Surrogate(excess, expansion.exact, *evaluators(excess, expansion.exact)),
+            Surrogate(terms, *evaluators(terms)),
             excess,
             no_sketch(),
         )

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallbayes.checks import instance_or_none, is_count, is_number
 from tallbayes.errors import InputError
@@ -17,19 +18,24 @@ from tallbayes.kernels.scalable_mh_steps import initial_state, run_chunk
 from tallbayes.kernels.sketched_thinning import thin_by_sketch
 from tallbayes.kernels.surrogate_trials import no_surrogate_trials, surrogate_trials
 from tallbayes.kernels.surrogate_values import evaluators
-from tallbayes.kernels.target import Likelihood, Surrogate, Target
+from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms, terms_at
 from tallbayes.kernels.thinning import thin
 from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import Bound, Global, Local, gaussian_radius
+from tallbayes.setup.core import Core, core_at, core_of, no_core
 from tallbayes.setup.exact_prior import exact_at
 from tallbayes.setup.expansion import Expansion
 from tallbayes.setup.metric import Metric
-from tallbayes.setup.polynomial import evaluate, polynomial, steepest_fall, subtract
+from tallbayes.setup.polynomial import evaluate, polynomial, steepest_fall, subtract, without_first
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.sketch import no_sketch
+from tallbayes.setup.tables import Tables, draw_from_table, no_tables, tabulate
+from tallbayes.setup.tails import Tails
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
+
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,9 @@ class ScalableMH(Kernel):
     sketch : bool or None
         Whether to keep a byte for each entry of the design, which settles most trials without reading the row
         itself; with local bounds only. By default the number of draws decides.
+    core : bool or None
+        Whether the rows that speak of coefficients with long tails are evaluated exactly in the surrogate; with local
+        bounds only. By default True if the planner chooses the order, else False.
     """
 
     order: int | None = None
@@ -64,16 +73,18 @@ class ScalableMH(Kernel):
     proposal: Proposal | None = None
     truncation: float | None = None
     sketch: bool | None = None
+    core: bool | None = None
     needs = frozenset({SUPPLY})
 
     def __post_init__(self) -> None:
         if self.order is not None and not (is_count(self.order, 1) and self.order <= 3):
             raise InputError(f"ScalableMH: order={self.order!r} must be 1, 2 or 3 (or None).")
         check_parts("ScalableMH", self.bound, self.proposal, self.truncation)
-        if self.sketch and isinstance(self.bound, Global):
-            raise InputError(
-                "ScalableMH: sketch=True needs local bounds; leave bound=None or use tb.bounds.Local()."
-            )
+        for name, part in (("sketch", self.sketch), ("core", self.core)):
+            if part and isinstance(self.bound, Global):
+                raise InputError(
+                    f"ScalableMH: {name}=True needs local bounds; leave bound=None or use tb.bounds.Local()."
+                )
 
     def refuse_mismatch(self, model: Model) -> None:
         """Raise if the model has no bounds, or a sketch is asked for where there can be none."""
@@ -102,7 +113,8 @@ class ScalableMH(Kernel):
         """Return this kernel with order and sketch as in the best, where they were left open."""
         assert isinstance(best, ScalableMH)
         sketch = best.sketch and not isinstance(self.bound, Global) if self.sketch is None else self.sketch
-        return replace(self, order=best.order, sketch=sketch)
+        core = not isinstance(self.bound, Global) if self.core is None else self.core
+        return replace(self, order=best.order, sketch=sketch, core=core)
 
     def widened(self, radius: float) -> Kernel | None:
         """Return this kernel with a larger ball, unless the user chose one or every step is on all rows."""
@@ -112,8 +124,9 @@ class ScalableMH(Kernel):
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         bound = self.bound or default_bound(model)
         order = int(self.order or model.orders[0])
+        core = bool(self.core) and bound.local and setup.tails.first.size > 0
         return prepare_thinning(
-            self, model, setup, order, bound, self.proposal, self.truncation, sketch=bool(self.sketch)
+            self, model, setup, order, bound, self.proposal, self.truncation, sketch=bool(self.sketch), core=core
         )
 
 
@@ -136,9 +149,34 @@ SKEWED = 0.25
 """Spread of the surrogate less its Gaussian under that Gaussian, above which it is sampled with several steps: an
 independence sampler then accepts less than about 1 - 0.25 sqrt(2 / pi) = 0.8 of its proposals."""
 SPREAD_POINTS = 512
+TABLE_SLACK = 2.0
+"""How far below its value at the centre the surrogate less G may be, because tables are not those of all directions."""
 
 
-def default_proposal(expansion: Expansion, metric: Metric, radius: float, n: int) -> Proposal:
+def tables_of(tails: Tails, metric: Metric, expansion: Expansion, core: Core) -> Tables:
+    """Return tables of the coordinates with long tails: of the surrogate along them, the others being at the centre.
+
+    Along the coordinate of a coefficient whose rows are in the core, that is the posterior itself. Where only the prior
+    is no normal, the cubic is left out: it has no minimum.
+    """
+    if expansion.order < 2:
+        return no_tables()
+    d, first, last = metric.d, tails.first.size if core.size else 0, tails.last.size
+    smooth = expansion.surrogate._replace(cubic=np.zeros(0))
+
+    def along(axis: int, points: Vector) -> Vector:
+        z = np.zeros((points.size, d))
+        z[:, axis] = points
+        polynomial = expansion.surrogate if axis < first else smooth
+        values = evaluate(polynomial, z) + exact_at(expansion.exact, z)
+        return np.asarray(values + core_at(core, z) if axis < first else values)
+
+    return tabulate([*range(first), *range(d - last, d)], metric.gradient, along)
+
+
+def default_proposal(
+    expansion: Expansion, metric: Metric, radius: float, n: int, core: Core, tables: Tables, core_axes: int
+) -> Proposal:
     """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails.
 
     Along a direction where the cubic falls as -c r^3 the surrogate falls beyond r = 1 / (3 c). If that is within
@@ -148,23 +186,28 @@ def default_proposal(expansion: Expansion, metric: Metric, radius: float, n: int
     walk_every = 64 if n > 20_000 else 8 if n > 500 else 4
     if expansion.order == 1:
         return PreconditionedWalk(1.0)
-    spread = _spread(expansion, metric)
-    cubic = expansion.surrogate.cubic
-    falls = cubic.size > 0 and 3.0 * steepest_fall(cubic, metric.d) * radius > 1.0
+    spread = _spread(expansion, metric, core, tables)
+    tabulated = tables.axes.size > 0
+    # Along the first coordinates, if their rows are in the core, the surrogate is no cubic.
+    cubic, d = without_first(expansion.surrogate.cubic, metric.d, int(np.sum(tables.axes < core_axes)))
+    falls = cubic.size > 0 and 3.0 * steepest_fall(cubic, d) * radius > 1.0
     if falls or not spread <= SKEWED:
-        return SurrogateSteps(walk_every=min(walk_every, 16))
-    if expansion.order == 2:
+        return SurrogateSteps(walk_every=min(walk_every, 16), tabulated=tabulated)
+    if expansion.order == 2 and not tabulated:
         # Steps to the other side make up for the draws that a rejection repeats.
         return CrankNicolson(rho=0.04, antithetic=True, walk_every=walk_every)
     nearly_gaussian = n > 20_000 and spread < SKEWED / 2.5
-    return CrankNicolson(rho=0.0, walk_every=512 if nearly_gaussian else walk_every)
+    return CrankNicolson(rho=0.0, walk_every=512 if nearly_gaussian else walk_every, tabulated=tabulated)
 
 
-def _spread(expansion: Expansion, metric: Metric) -> float:
-    """Return the standard deviation, under the Gaussian, of the surrogate less that Gaussian; NaN if infinite."""
+def _spread(expansion: Expansion, metric: Metric, core: Core, tables: Tables) -> float:
+    """Return the standard deviation of the surrogate less a proposal's G, under that proposal; NaN if infinite."""
     excess = subtract(expansion.surrogate, polynomial(metric.gradient, isotropic=1.0))
-    z = np.random.default_rng(0).standard_normal((SPREAD_POINTS, metric.d))
-    values = evaluate(excess, z) + exact_at(expansion.exact, z)
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((SPREAD_POINTS, metric.d))
+    for t, axis in enumerate(tables.axes):
+        z[:, axis] = [draw_from_table(tables, t, rng) for _ in range(SPREAD_POINTS)]
+    values = terms_at(Terms(excess, expansion.exact, core, tables), z)
     return float(np.std(values)) if np.all(np.isfinite(values)) else math.nan
 
 
@@ -178,24 +221,35 @@ def prepare_thinning(
     truncation: float | None,
     *,
     sketch: bool = False,
+    core: bool = False,
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
-    metric = setup.metric
-    drawn = setup.sketch(kind, order) if sketch else no_sketch()  # first: a pass then gives both it and the bounds
-    bounds, expansion = setup.bounds(kind, order), setup.expansion(order)
+    metric, tails = setup.metric, setup.tails
+    # First, because a pass then gives both it and the bounds.
+    drawn = setup.sketch(kind, order, core=core) if sketch else no_sketch()
+    bounds, expansion = setup.bounds(kind, order, core=core), setup.expansion(order)
+    free = tails.first.size if core else 0
+    exact = core_of(model, metric, tails.rows, order) if core else no_core(model)
+    tables = setup.once(("tables", order, core), lambda: tables_of(tails, metric, expansion, exact))
     room = min(bounds.radius, gaussian_radius(model.d, SELDOM / model.n))
-    proposal = proposal or default_proposal(expansion, metric, room, model.n)
+    if proposal is None:
+        proposal = default_proposal(expansion, metric, room, model.n, exact, tables, free)
     move, reference = proposal.plan(metric, model.n)
     limit = float(model.n) if truncation is None else float(truncation)
-    supply = setup.supply(kind, order)
-    surrogate = subtract(expansion.surrogate, reference)
+    supply = setup.supply(kind, order, core=core)
     functions = model.rows.functions
+    terms = Terms(
+        subtract(expansion.surrogate, reference),
+        expansion.exact._replace(slack=expansion.exact.slack + (TABLE_SLACK if proposal.tabulated else 0.0)),
+        exact,
+        tables if proposal.tabulated else no_tables(),
+    )
     target = Target(
         metric.matrix,
-        Bound(kind.local, order, *bounds.sums, bounds.radius, limit),
+        Bound(kind.local, order, *bounds.sums, bounds.radius, limit, free),
         supply.rows,
         Likelihood(metric.centre, model.predictors.linear, functions.remainders.pointer, model.rows.parameters),
-        Surrogate(surrogate, expansion.exact, *evaluators(surrogate, expansion.exact)),
+        Surrogate(terms, *evaluators(terms)),
         subtract(expansion.prior, reference),
         drawn,
     )
@@ -209,6 +263,10 @@ def prepare_thinning(
         "sketch": sketch,
         "mode_passes": setup.mode.passes,
     }
+    if core:
+        plan |= {"core_rows": exact.size, "core_of": [model.names[j] for j in tails.first]}
+    if terms.tables.axes.size:
+        plan["tabulated"] = [model.names[metric.order[t]] for t in terms.tables.axes]
     shared = (*supply.rows[4:], *target.sketch) if supply.endless else ()
     return Prepared(
         model,
@@ -219,7 +277,7 @@ def prepare_thinning(
         chunks(model, move, sketch=sketch),
         200,
         plan,
-        partial(step_cost, model.n, model.d, order, move),
+        partial(step_cost, model.n, model.d, order, move, exact.size),
         supply,
         answer_from(model, metric),
         partial(exceeds, model.rows),
@@ -227,6 +285,8 @@ def prepare_thinning(
         chain_bytes=0
         if supply.endless
         else sum(a.nbytes for a in supply.rows) + 8 * model.d * supply.rows.psi.size,
+        radius=bounds.radius if kind.local else math.inf,
+        tables=terms.tables,
     )
 
 
@@ -243,11 +303,11 @@ def chunks(model: Model, move: AffineProposal, *, sketch: bool = False, at_hand:
     return lambda *given: run_chunk(*given, trials, tries)  # type: ignore[call-arg]
 
 
-def step_cost(n: int, d: int, order: int, move: AffineProposal, seen: Behaviour) -> float:
+def step_cost(n: int, d: int, order: int, move: AffineProposal, core: int, seen: Behaviour) -> float:
     """Return the nanoseconds of a step, from what a rehearsal did and the rows drawn from a sketch."""
-    rows = max(seen.rows - seen.full_passes * n, 0.0)
+    rows = max(seen.rows - seen.full_passes * n - core * move.inner, 0.0)
     sketched = seen.events * costs.sketched_row(d) + min(1.0, seen.events) * costs.sketched_step(n, d)
     inner = (move.inner - 1) * (costs.step(d, order) + costs.cubic(d)) if move.inner > 1 else 0.0
     walks = costs.walk(d, order) / move.walk_every if move.walk_every else 0.0
     reading = rows * costs.random_row(n, d) + sketched + seen.full_passes * 2 * n * costs.full_row(d)
-    return costs.step(d, order) + inner + walks + reading
+    return costs.step(d, order) + inner + walks + reading + core * move.inner * costs.core_row(d)

@@ -33,6 +33,7 @@ from tallbayes.kernels.target import Target, inside_support, surrogate_at
 from tallbayes.kernels.thinning import ACCEPTED, OUT_OF_ROWS, UNFINISHED
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import distance_from_centre, event_factors
+from tallbayes.setup.tables import Tables, table_excess
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -42,16 +43,27 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     """Return the state of a chain that starts at z; draws the first clock."""
     state = new_state(inside_support(target, z))
     state.numbers["value"] = surrogate_at(target, state.z)
-    state.numbers["distance"] = distance_from_centre(target.bound.local, target.whitening, state.z)
+    bound = target.bound
+    state.numbers["distance"] = distance_from_centre(bound.local, bound.free, target.whitening, state.z)
     state.numbers["clock"] = rng.standard_exponential()
     return state
 
 
 @compiled_within
-def propose(move: AffineProposal, z: Vector, noise: Matrix, used: int, walks: bool, proposed: Vector) -> float:
+def propose(
+    move: AffineProposal,
+    tables: Tables,
+    z: Vector,
+    noise: Matrix,
+    used: int,
+    walks: bool,
+    proposed: Vector,
+    rng: Any,
+) -> float:
     """Put a proposal from z, made with one column of noise, into proposed; return a walk's correction.
 
-    A walk is symmetric: the correction puts back the G = |z - middle|^2 / 2 that the polynomials had taken off.
+    A walk is symmetric: the correction puts back the G that the surrogate's terms had taken off, |z - middle|^2 / 2 or
+    a table's. Along tabulated axes noise is not normal, so a walk draws it anew.
     """
     keep, drift, scale, _, _, walk_scale, _, _, _ = move
     correction = 0.0
@@ -65,6 +77,14 @@ def propose(move: AffineProposal, z: Vector, noise: Matrix, used: int, walks: bo
             proposed[j] = xi
         else:
             proposed[j] = keep * z[j] + drift[j] + scale * xi
+    if walks and tables.axes.size > 0:
+        for t in range(tables.axes.size):
+            j = tables.axes[t]
+            middle = drift[j]
+            correction += 0.5 * (proposed[j] - middle) ** 2
+            proposed[j] = z[j] + walk_scale * rng.standard_normal()
+            correction -= 0.5 * (proposed[j] - middle) ** 2
+        correction += table_excess(tables, z) - table_excess(tables, proposed)
     return correction
 
 
@@ -85,19 +105,21 @@ def run_chunk(
     under way goes on in the next one.
     """
     whitening, bound, _, _, surrogate, _, sketch = target
-    polynomial, exact, value, _ = surrogate
+    terms, value, _ = surrogate
     z, proposed, numbers, ahead, _, scratch = state
     noise, values, distances = ahead
     out_z, out_accepted, out_rows, out_full = draws
     keep, _, _, _, walk_every, _, trials, _, _ = move
     now, d, sketched = numbers[0], z.size, sketch.facts.size > 0
+    evaluated = terms.core.rows.shape[0] * trials
     done = 0
     while done < out_accepted.size and (now.work < budget or now.stage == WAITING):
         accept = True
         full = now.stage == WAITING
         if now.stage == BETWEEN:
-            now.work += 1
-            now.rows = 0
+            now.work += 1 + evaluated
+            now.exposure += evaluated
+            now.rows = evaluated
             walks = walk_every > 0 and now.turn == 0
             if walk_every > 0:
                 now.turn = (now.turn + 1) % walk_every
@@ -108,15 +130,15 @@ def run_chunk(
                 log_ratio = 0.0
             else:
                 if now.used == BLOCK:
-                    look_ahead(surrogate, whitening, bound.local, move, ahead, rng)
+                    look_ahead(surrogate, whitening, bound, move, ahead, rng)
                     now.used = 0
-                now.correction = propose(move, z, noise, now.used, walks, proposed)
+                now.correction = propose(move, terms.tables, z, noise, now.used, walks, proposed, rng)
                 if keep == 0.0 and not walks:
                     now.proposed_value = values[now.used]
                     now.proposed_distance = distances[now.used]
                 else:
-                    now.proposed_value = value(polynomial, exact, proposed, scratch)
-                    now.proposed_distance = distance_from_centre(bound.local, whitening, proposed)
+                    now.proposed_value = value(terms, proposed, scratch)
+                    now.proposed_distance = distance_from_centre(bound.local, bound.free, whitening, proposed)
                 now.used += 1
                 log_ratio = now.value - now.proposed_value + now.correction
             if accept:

@@ -19,12 +19,13 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
     anything was accepted.
     """
     whitening, bound, _, _, surrogate, _, _ = target
-    polynomial, exact, value_at, _ = surrogate
+    terms, value_at, _ = surrogate
+    axes = terms.tables.axes
     z, proposed, numbers, ahead, room, scratch = state
     noise, values, distances = ahead
     candidate = room.row
     _, middle, _, _, _, _, trials, keep, deepest = move
-    now, d, radius, floor, slack = numbers[0], z.size, bound.radius, -deepest, exact.slack
+    now, d, radius, floor, slack = numbers[0], z.size, bound.radius, -deepest, terms.exact.slack
     spread = np.sqrt(1.0 - keep * keep)
     value, distance = now.value, now.distance
     inside = distance <= radius and value >= floor * distance * distance - slack
@@ -33,7 +34,7 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
         proposed[j] = z[j]
     for trial in range(trials):
         if now.used == BLOCK:
-            look_ahead(surrogate, whitening, bound.local, move, ahead, rng)
+            look_ahead(surrogate, whitening, bound, move, ahead, rng)
             now.used = 0
         used = now.used
         if trial % 2 == 0:
@@ -44,8 +45,10 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
             for j in range(d):
                 fresh = spread * (noise[j, used] - middle[j])
                 candidate[j] = middle[j] + keep * (proposed[j] - middle[j]) + fresh
-            next_value = value_at(polynomial, exact, candidate, scratch)
-            next_distance = distance_from_centre(bound.local, whitening, candidate)
+            for t in range(axes.size):  # tabulated coordinates are drawn in the other trials
+                candidate[axes[t]] = proposed[axes[t]]
+            next_value = value_at(terms, candidate, scratch)
+            next_distance = distance_from_centre(bound.local, bound.free, whitening, candidate)
         now.used += 1
         allowed = next_distance <= radius and next_value >= floor * next_distance * next_distance - slack
         if inside and allowed and (next_value <= value or rng.standard_exponential() > next_value - value):

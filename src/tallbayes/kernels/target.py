@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.setup.bounds import Bound, distance_from_centre, event_factors, shift
+from tallbayes.setup.core import Core, core_at
 from tallbayes.setup.exact_prior import ExactPrior, exact_at
 from tallbayes.setup.polynomial import Polynomial, evaluate
 from tallbayes.setup.sketch import Sketch
+from tallbayes.setup.tables import Tables, tables_at
 from tallbayes.sources.memory import load_row
 from tallbayes.sources.supply import SuppliedRows
 
@@ -32,14 +34,24 @@ class Likelihood(NamedTuple):
     """Of that function."""
 
 
-class Surrogate(NamedTuple):
-    """The surrogate, less the proposal's G."""
+class Terms(NamedTuple):
+    """What the surrogate, less the proposal's G, is the sum of."""
 
     polynomial: Polynomial
     exact: ExactPrior
     """Priors that are no polynomials."""
+    core: Core
+    """What the expansion leaves of core rows."""
+    tables: Tables
+    """Taken off: what the proposal's G has in place of a normal density's."""
+
+
+class Surrogate(NamedTuple):
+    """The surrogate, less the proposal's G."""
+
+    terms: Terms
     value: Any
-    """The sum of both at one proposal, by address (`surrogate_values.py`)."""
+    """At one proposal, by address (`surrogate_values.py`)."""
     block_values: Any
     """The same for a block of proposals."""
 
@@ -69,17 +81,30 @@ class Target(NamedTuple):
     @property
     def exact(self) -> ExactPrior:
         """Priors that are no polynomials."""
-        return self.surrogate.exact
+        return self.surrogate.terms.exact
+
+    @property
+    def core(self) -> Core:
+        """Rows that the surrogate has exactly."""
+        return self.surrogate.terms.core
 
 
 def surrogate_at(target: Target, z: Vector) -> float:
     """Return the surrogate, less the proposal's G."""
-    return float(evaluate(target.surrogate.polynomial, z[None])[0] + exact_at(target.exact, z[None])[0])
+    return float(terms_at(target.surrogate.terms, z[None])[0])
+
+
+def terms_at(terms: Terms, z: Matrix) -> Vector:
+    """Return the surrogate, less the proposal's G, at the points in the lines of z."""
+    plain = evaluate(terms.polynomial, z) + exact_at(terms.exact, z)
+    return np.asarray(plain + core_at(terms.core, z) - tables_at(terms.tables, z))
 
 
 def prior_at(target: Target, z: Vector) -> float:
     """Return the prior, less the proposal's G."""
-    return float(evaluate(target.prior, z[None])[0] + exact_at(target.exact, z[None])[0])
+    points = z[None]
+    plain = evaluate(target.prior, points)[0] + exact_at(target.exact, points)[0]
+    return float(plain - tables_at(target.surrogate.terms.tables, points)[0])
 
 
 def inside_support(target: Any, z: Vector) -> Vector:
@@ -93,7 +118,7 @@ def inside_support(target: Any, z: Vector) -> Vector:
 def state_factors(target: Target, z: Vector, other: Vector) -> tuple[float, float, float]:
     """Return what falls from z, rises to other, and the step as a whole can use of every psi_i."""
     bound, W = target.bound, target.whitening
-    distance, other_distance = (distance_from_centre(bound.local, W, point) for point in (z, other))
+    distance, other_distance = (distance_from_centre(bound.local, bound.free, W, point) for point in (z, other))
     return event_factors(bound, W, z, distance, other, other_distance)
 
 

@@ -8,12 +8,14 @@ from numba import typeof, types
 
 from tallbayes.families.rows import REMAINDERS
 from tallbayes.kernels.state import new_state
-from tallbayes.kernels.target import Likelihood, Surrogate, Target
+from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import Bound
+from tallbayes.setup.core import Core
 from tallbayes.setup.exact_prior import ExactPrior
 from tallbayes.setup.polynomial import polynomial
 from tallbayes.setup.sketch import no_sketch
+from tallbayes.setup.tables import no_tables
 from tallbayes.sources.supply import empty_rows
 
 
@@ -21,11 +23,11 @@ from tallbayes.sources.supply import empty_rows
 def _parts() -> dict[str, Any]:
     """Return the types of target, move, state and random stream, from examples of them."""
     vector, matrix = np.zeros(1), np.zeros((1, 1))
-    bound = Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    bound = Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     array = types.float64[::1]
     likelihood = types.NamedTuple([array, types.boolean, types.FunctionType(REMAINDERS), array], Likelihood)
     pointers = types.FunctionType(VALUE()), types.FunctionType(BLOCK_VALUES())
-    surrogate = types.NamedTuple([*_surrogate(), *pointers], Surrogate)
+    surrogate = types.NamedTuple([_terms(), *pointers], Surrogate)
     parts = [matrix, bound, empty_rows(), likelihood, surrogate, polynomial(vector), no_sketch()]
     kinds = [part if isinstance(part, types.Type) else typeof(part) for part in parts]
     return {
@@ -37,19 +39,21 @@ def _parts() -> dict[str, Any]:
 
 
 @cache
-def _surrogate() -> tuple[Any, Any]:
+def _terms() -> Any:
     exact = ExactPrior(np.zeros((0, 5)), np.zeros((0, 1)), 0.0, 0.0)
-    return typeof(polynomial(np.zeros(1))), typeof(exact)
+    array = types.float64[::1]
+    core = types.NamedTuple([types.float64[:, ::1], types.int64, types.FunctionType(REMAINDERS), array], Core)
+    return types.NamedTuple([typeof(polynomial(np.zeros(1))), typeof(exact), core, typeof(no_tables())], Terms)
 
 
 def VALUE() -> Any:  # noqa: N802
-    """``value(surrogate, exact, z, scratch)``: the surrogate at z."""
-    return types.float64(*_surrogate(), types.float64[::1], types.float64[::1])
+    """``value(terms, z, scratch)``: the surrogate at z."""
+    return types.float64(_terms(), types.float64[::1], types.float64[::1])
 
 
 def BLOCK_VALUES() -> Any:  # noqa: N802
-    """``block_values(surrogate, exact, z, values)`` puts the surrogate at the columns of z into values."""
-    return types.void(*_surrogate(), types.float64[:, ::1], types.float64[::1])
+    """``block_values(terms, z, values)`` puts the surrogate at the columns of z into values."""
+    return types.void(_terms(), types.float64[:, ::1], types.float64[::1])
 
 
 def TRIALS() -> Any:  # noqa: N802

@@ -98,12 +98,23 @@ def third_derivatives(block: Block, rows: Any, predictors: Linear, centre: Vecto
     return packed
 
 
+def third_along_columns(
+    block: Block, rows: Any, predictors: Linear, theta: Vector, columns: NDArray[np.int64]
+) -> tuple[Vector, Vector]:
+    """Return the third derivative along some coefficients, and in how many rows each of them appears."""
+    third = weighted(rows.jets(block.responses, predictors.at(block, theta), 3, first=3), block.weight)[0]
+    x = block.X[:, columns]
+    return third @ x**3, np.count_nonzero(x, axis=0).astype(np.float64)
+
+
 class Ball(NamedTuple):
     """Where local bounds hold: in whitened coordinates, at most a radius from the centre."""
 
     centre: Vector
     inverse_root: Matrix
     radius: float
+    core: NDArray[np.int64]
+    """Rows in which one of these columns is not zero have no bound: a surrogate has them exactly."""
 
 
 def local_bounds(
@@ -119,6 +130,8 @@ def local_bounds(
     steepest = rows.bounds(block.responses, eta, norms, ball.radius, m)
     psi, shares = np.empty(block.count), WHOLE if m % 2 == 1 else np.empty((block.count, 2), dtype=np.float32)
     _psi_and_shares(steepest, block.weight, m, float(math.factorial(m)), psi, shares)
+    if ball.core.size:
+        psi[np.any(block.X[:, ball.core] != 0.0, axis=1)] = 0.0
     return RowBounds(psi, shares)
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.models.products import row_lengths, times_lower_transposed, weighted_gram
+from tallbayes.models.products import row_lengths, times_transposed, weighted_gram
 from tallbayes.sources.base import Block
 
 Vector = NDArray[np.float64]
@@ -81,7 +81,7 @@ class Linear(Predictors):
 
     def whitened(self, block: Block, inverse_root: Matrix) -> Matrix:
         """Return L^-1 x_i in each line."""
-        return times_lower_transposed(block.X, inverse_root)
+        return times_transposed(block.X, inverse_root)
 
 
 class Identity(Predictors):

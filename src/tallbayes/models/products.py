@@ -30,10 +30,10 @@ def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
     return np.asarray(total)
 
 
-def times_lower_transposed(rows: Matrix, lower: Matrix) -> Matrix:
-    """Return rows @ lower.T for a lower triangular matrix."""
+def times_transposed(rows: Matrix, lower: Matrix) -> Matrix:
+    """Return rows @ lower.T for a square matrix, the faster if it is lower triangular."""
     d = lower.shape[0]
-    if d <= PANEL:
+    if d <= PANEL or np.any(np.triu(lower, 1)):
         return np.asarray(rows @ lower.T)
     out = np.empty(rows.shape)
     for first in range(0, d, PANEL):

@@ -10,13 +10,13 @@ from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson
 from tallbayes.setup.bounds import Bound, Global, Local, default_radius
 from tallbayes.setup.metric import Metric
-from tallbayes.setup.setup import setup_of
+from tallbayes.setup.setup import FEW_ROWS, setup_of
 from tallbayes.sources.base import RANDOM_ACCESS, Block
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-ROWS, PAIRS, FEW_PAIRS = 2048, 256, 12
+PAIRS, FEW_PAIRS = 256, 12
 REPEATS = 2.0
 """Draws reckoned for each one asked for: draws are correlated, and who samples once often samples again."""
 SURROGATE_STEPS = 7.0
@@ -61,7 +61,7 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
         One for each kernel.
     """
     n, d = model.n, model.d
-    part = setup_of(model).few_rows(ROWS)
+    part = setup_of(model).few_rows(FEW_ROWS)
     block = part.source.whole.converted()  # type: ignore[attr-defined]
     rng = np.random.default_rng(0)
     here, there = rng.standard_normal((PAIRS, d)), rng.standard_normal((PAIRS, d))
@@ -122,7 +122,7 @@ def _thinning(
     step = costs.step(d, order) + (sketched if sketch else plain)
     return Forecast(
         f"order {order}" + (", sketched" if sketch else ""),
-        ScalableMH(order=order, sketch=sketch) if local else ScalableMH(order=order, bound=kind),
+        ScalableMH(order=order, sketch=sketch, core=True) if local else ScalableMH(order=order, bound=kind),
         float(np.mean(np.where(full, n, used * rates))),
         accepted,
         costs.expansion(n, d, order) + (costs.sketch(n, d) if sketch else 0.0),
@@ -155,7 +155,7 @@ def _on_all_rows(n: int, d: int, order: int, ratio: float) -> list[Forecast]:
     # Proposals from an expansion stick in the tails of a posterior that is far from it: count that twice.
     efficiency = _efficiency(ratio) * ratio**2
     if order == 3:
-        name, kernel = "order 3, accepted on all rows", ScalableMH(order=3, truncation=0.0)
+        name, kernel = "order 3, accepted on all rows", ScalableMH(order=3, truncation=0.0, core=True)
         per_draw = (SURROGATE_STEPS * costs.step(d, order) + _full_pass(n, d)) / efficiency
         return [Forecast(name, kernel, float(n), ratio, costs.expansion(n, d, order), per_draw)]
     if order == 2:

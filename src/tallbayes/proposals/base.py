@@ -32,6 +32,9 @@ class Proposal(ABC):
     on_surrogate: ClassVar[bool] = False
     """Whether it is made of trials on a surrogate, which a kernel must then have."""
 
+    tabulated: bool = False
+    """Whether coordinates with long tails are drawn from tables in place of normal densities."""
+
     @abstractmethod
     def plan(self, metric: Metric, n: int) -> Plan:
         """Return the proposal in whitened coordinates for a model with n rows."""

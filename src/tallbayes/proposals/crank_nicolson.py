@@ -29,15 +29,23 @@ class CrankNicolson(Proposal):
     walk_every : int
         Make every so many steps a symmetric walk instead, which does not stick in tails that the Gaussian
         surrogate makes too light; 0 for none.
+    tabulated : bool
+        Whether to draw coordinates in which the posterior has long tails, if there are any, from tables of their own
+        density instead; with rho = 0 only.
     """
 
     rho: float = 0.0
     antithetic: bool = False
     walk_every: int = 0
+    tabulated: bool = False
 
     def __post_init__(self) -> None:
         if not (is_number(self.rho) and 0.0 <= self.rho < 1.0):
             raise InputError(f"CrankNicolson: rho={self.rho!r} must satisfy 0 <= rho < 1.")
+        if self.tabulated and self.rho != 0.0:
+            raise InputError(
+                f"CrankNicolson: tabulated=True needs rho=0, independent draws; rho={self.rho!r} was given."
+            )
         if not is_count(self.walk_every, 0):
             raise InputError(f"CrankNicolson: walk_every={self.walk_every!r} must be a whole number, 0 or more.")
 

@@ -38,12 +38,16 @@ class SurrogateSteps(Proposal):
     walk_scale : float or None
         Length of the walk's steps in each coordinate, in posterior standard deviations; defaults to
         2 / sqrt(d).
+    tabulated : bool
+        Whether the independent trials draw coordinates in which the posterior has long tails, if there are any, from
+        tables of their own density; the other trials then leave these coordinates as they are.
     """
 
     steps: int = 7
     keep: float = 0.9
     walk_every: int = 16
     walk_scale: float | None = None
+    tabulated: bool = False
     on_surrogate = True
 
     def __post_init__(self) -> None:

@@ -128,7 +128,8 @@ class Chain:
         self._full += int(np.count_nonzero(out.full_pass[:made]))
         if self.done >= self.warmup:
             here, metric = slice(self.kept, self.kept + made), self.prepared.metric
-            form_theta(metric.centre, metric.inverse_root, out.z[:made], self._kept.beta[here])
+            given = metric.centre, metric.inverse_root, metric.triangular
+            form_theta(*given, out.z[:made], self._kept.beta[here])
             self._kept.accepted[here] = out.accepted[:made]
             self._kept.rows_touched[here] = out.rows_touched[:made]
             self._kept.full_pass[here] = out.full_pass[:made]
@@ -141,8 +142,8 @@ class Chain:
 
 
 @compiled
-def form_theta(centre: Vector, inverse_root: Matrix, z: Matrix, theta: Matrix) -> None:
-    """Put centre + W z of every row of z into theta; W' = L^-1 is lower triangular.
+def form_theta(centre: Vector, inverse_root: Matrix, triangular: bool, z: Matrix, theta: Matrix) -> None:
+    """Put centre + W z of every row of z into theta; W' = L^-1 mostly is lower triangular.
 
     Not a library's matrix product, whose rounding can depend on how many rows it gets: the draws must not
     depend on the size of a chunk.
@@ -152,5 +153,5 @@ def form_theta(centre: Vector, inverse_root: Matrix, z: Matrix, theta: Matrix) -
         for i in range(d):
             theta[r, i] = centre[i]
         for j in range(d):
-            for i in range(j + 1):
+            for i in range(j + 1 if triangular else d):
                 theta[r, i] += inverse_root[j, i] * z[r, j]

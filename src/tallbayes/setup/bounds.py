@@ -27,6 +27,10 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
+NO_COLUMNS = np.empty(0, dtype=np.int64)
+FARTHEST_FREE = 1e4
+"""Free coordinates beyond this count as outside the ball: the expansion of core rows and what it leaves, in sum their
+potential, have terms of 1e12 there, and their sum fewer digits than a chain should have."""
 SHRINKINGS = 12
 """How often the radius of a local bound is halved in search of one that holds for every row: from some ten standard
 deviations to a few thousandths of one, where nothing is left to be thinned."""
@@ -47,6 +51,9 @@ class Bound(NamedTuple):
     """The bound holds while both states are within this distance (in z) of the centre."""
     truncation: float
     """R: pairs with phi Psi >= R take a plain Metropolis-Hastings step on all rows."""
+    free: int = 0
+    """The first so many coordinates move core rows only: distances leave them out, unless they are huge. Local bounds
+    only."""
 
 
 class AllBounds(NamedTuple):
@@ -135,6 +142,7 @@ class Local:
         *,
         threads: int | None = None,
         sketch: Sketch | None = None,
+        core: NDArray[np.int64] = NO_COLUMNS,
     ) -> AllBounds:
         """Return the bounds of all rows and the radius within which they hold, in one pass, or a few.
 
@@ -150,6 +158,8 @@ class Local:
             Threads for the pass over rows.
         sketch : Sketch or None
             An empty one to be filled in the same pass.
+        core : array
+            Columns whose rows a surrogate has exactly, so that they need no bound.
 
         Returns
         -------
@@ -157,11 +167,13 @@ class Local:
             Sums, the radius, and how to draw rows.
         """
         model.refuse_bounds(order + 1, local=True)
-        radius = float(self.radius) if self.radius is not None else default_radius(model.n, model.d)
+        radius = (
+            float(self.radius) if self.radius is not None else default_radius(model.n, max(model.d - core.size, 1))
+        )
         lines = 1 if order % 2 == 0 else model.n
         # A smaller ball helps where a row's interval leaves what is proved of the family, or what a float holds.
         for _ in range(SHRINKINGS):
-            found = _summed(model, *self.part(model, metric, order, radius), lines, radius, threads, sketch)
+            found = _summed(model, *self.part(model, metric, order, radius, core), lines, radius, threads, sketch)
             if math.isfinite(found.sums.total):
                 return found
             radius /= 2.0
@@ -169,9 +181,11 @@ class Local:
         nothing = Drawing(found.drawing.part, found.drawing.arguments, np.zeros(model.n), WHOLE)
         return AllBounds(passes.BoundSums(0.0, 0.0, 0.0), 1e-300, nothing)
 
-    def part(self, model: Model, metric: Metric, order: int, radius: float) -> tuple[Any, tuple[Any, ...]]:
+    def part(
+        self, model: Model, metric: Metric, order: int, radius: float, core: NDArray[np.int64] = NO_COLUMNS
+    ) -> tuple[Any, tuple[Any, ...]]:
         """Return the function that bounds the rows of a block, and what it takes beside the block."""
-        ball = passes.Ball(metric.centre, metric.inverse_root, radius)
+        ball = passes.Ball(metric.centre, metric.inverse_root, radius, core)
         return passes.local_bounds, (model.rows, model.predictors, ball, order + 1)
 
     @property
@@ -231,25 +245,28 @@ def default_radius(n: int, d: int) -> float:
 
 @compiled
 def shift(whitening: Matrix, z: Vector, out: Vector) -> None:
-    """Put theta - centre = W z into out; W is upper triangular."""
+    """Put theta - centre = W z into out."""
     d = z.size
     for i in range(d):
         total = 0.0
-        for j in range(i, d):
+        for j in range(d):
             total += whitening[i, j] * z[j]
         out[i] = total
 
 
 @compiled
-def distance_from_centre(local: bool, whitening: Matrix, z: Vector) -> float:
-    """Return the norm that the bound is a function of: |z|_2 if local, else |theta - centre|_1."""
+def distance_from_centre(local: bool, free: int, whitening: Matrix, z: Vector) -> float:
+    """Return the norm that the bound is a function of: |z|_2 without free axes if local, else |theta - centre|_1."""
     total = 0.0
-    for i in range(z.size):
+    for i in range(free):
+        if abs(z[i]) > FARTHEST_FREE:
+            total = np.inf
+    for i in range(free, z.size):
         if local:
             total += z[i] * z[i]
         else:
             component = 0.0
-            for j in range(i, z.size):
+            for j in range(z.size):
                 component += whitening[i, j] * z[j]
             total += abs(component)
     return np.sqrt(total) if local else total
@@ -272,12 +289,12 @@ def event_factors(
     if k > 0 and not bound.local:
         return 0.0, 0.0, before + after
     length = 0.0  # |z' - z|_2 if the bound is local, else |theta' - theta|_2
-    for i in range(z.size):
+    for i in range(bound.free, z.size):
         component = 0.0
         if bound.local:
             component = other[i] - z[i]
         else:
-            for j in range(i, z.size):
+            for j in range(z.size):
                 component += whitening[i, j] * (other[j] - z[j])
         length += component * component
     length = np.sqrt(length)

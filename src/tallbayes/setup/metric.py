@@ -2,6 +2,9 @@ r"""Coordinates in which the posterior is close to a standard normal.
 
 With H = L L' the Hessian of the negative log posterior at the centre, z = L' (theta - centre), so that theta =
 centre + W z with W = L^-T, and the second-order surrogate is gradient . z + |z|^2 / 2.
+
+L is lower triangular in some order of the coefficients: moving the first coordinate of z moves the first of them alone,
+and the last coefficient is moved by the last coordinate alone.
 """
 
 from dataclasses import dataclass
@@ -28,9 +31,11 @@ class Metric:
 
     centre: Vector
     root: Matrix
-    """L, lower triangular."""
+    """L, whose rows are in the order of the coefficients."""
     inverse_root: Matrix
-    """L^-1, lower triangular."""
+    """L^-1, whose columns are."""
+    order: NDArray[np.int64]
+    """The order in which L is lower triangular."""
     gradient: Vector
     """Of the negative log posterior at the centre, in z; almost zero at a mode."""
     prior_gradient: Vector
@@ -45,9 +50,14 @@ class Metric:
         """Number of parameters."""
         return int(self.centre.size)
 
+    @property
+    def triangular(self) -> bool:
+        """Whether L is lower triangular in the order of the coefficients themselves."""
+        return bool(np.array_equal(self.order, np.arange(self.d)))
+
     @cached_property
     def matrix(self) -> Matrix:
-        """W = L^-T, upper triangular: theta = centre + W z."""
+        """W = L^-T: theta = centre + W z."""
         return np.ascontiguousarray(self.inverse_root.T)
 
     def shift(self, z: Vector) -> Vector:
@@ -78,7 +88,9 @@ class Metric:
         return np.asarray(np.sum(self.inverse_root**2, axis=0))
 
 
-def metric_at(model: Model, mode: Mode, *, threads: int | None = None) -> Metric:
+def metric_at(
+    model: Model, mode: Mode, order: NDArray[np.int64] | None = None, *, threads: int | None = None
+) -> Metric:
     """Return whitened coordinates at a mode, or at any point where the Hessian is positive definite.
 
     Parameters
@@ -87,6 +99,8 @@ def metric_at(model: Model, mode: Mode, *, threads: int | None = None) -> Metric
         The model.
     mode : Mode
         Its mode, with the derivatives there.
+    order : array or None
+        The order of the coefficients in which L is lower triangular; defaults to their own.
     threads : int or None
         Threads for the further pass that badly conditioned designs need.
 
@@ -98,21 +112,25 @@ def metric_at(model: Model, mode: Mode, *, threads: int | None = None) -> Metric
     prior = model.coefficient_priors
     _, slope, curvature = prior.stand_in(mode.theta)
     other = np.isin(np.arange(model.d), prior.other)
-    scale = np.sqrt(np.diag(mode.hessian))
-    correlation = mode.hessian / np.outer(scale, scale)
+    order = np.arange(model.d) if order is None else order
+    hessian = mode.hessian[np.ix_(order, order)]
+    scale = np.sqrt(np.diag(hessian))
+    correlation = hessian / np.outer(scale, scale)
     root = scale[:, None] * np.linalg.cholesky(correlation)
+    back = np.argsort(order)
     if np.linalg.eigvalsh(correlation)[0] < BADLY_CONDITIONED:
         # Cancellation leaves W' H W off the identity; a second factor, from whitened rows, repairs it.
-        inverse = _inverse_lower(root)
+        inverse = np.ascontiguousarray(_inverse_lower(root)[:, back])
         likelihood = model.source.reduce(
             passes.whitened_hessian, model.rows, model.predictors, mode.theta, inverse, threads=threads
         )
         root = root @ np.linalg.cholesky(likelihood + (inverse * curvature) @ inverse.T)
-    inverse = _inverse_lower(root)
+    inverse = np.ascontiguousarray(_inverse_lower(root)[:, back])
     return Metric(
         mode.theta,
-        root,
+        np.ascontiguousarray(root[back]),
         inverse,
+        order,
         inverse @ mode.gradient,
         inverse @ prior.normal_gradient(mode.theta),
         (inverse * prior.precision) @ inverse.T,

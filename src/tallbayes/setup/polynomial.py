@@ -185,6 +185,18 @@ def steepest_fall(cubic: Vector, d: int) -> float:
     return best
 
 
+def without_first(cubic: Vector, d: int, count: int) -> tuple[Vector, int]:
+    """Return a cubic where the first so many variables are zero, and how many others there are."""
+    if count == 0 or cubic.size == 0:
+        return cubic, d
+    kept = [
+        np.full(b + 1, a >= count and b >= count) & (np.arange(b + 1) >= count)
+        for a in range(d)
+        for b in range(a + 1)
+    ]
+    return cubic[np.concatenate(kept)], d - count
+
+
 def packed_size(d: int) -> int:
     """Return how many coefficients a cubic in d variables has."""
     return d * (d + 1) * (d + 2) // 6

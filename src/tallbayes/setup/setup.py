@@ -16,20 +16,26 @@ from numpy.typing import NDArray
 from tallbayes.errors import InputError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
-from tallbayes.setup.bounds import AllBounds, Global, Local
+from tallbayes.setup.bounds import NO_COLUMNS, AllBounds, Global, Local
+from tallbayes.setup.core import DistinctRows
 from tallbayes.setup.expansion import Expansion, expand, third_order_term
 from tallbayes.setup.fingerprint import fingerprint
 from tallbayes.setup.metric import Metric, metric_at
 from tallbayes.setup.mode import Mode, find_mode
 from tallbayes.setup.sketch import Sketch, aligned_codes, draw_sketch, empty_sketch
+from tallbayes.setup.tails import MOST_CORE, Tails, find_tails
 from tallbayes.sources.supply import Drawing
 
 Vector = NDArray[np.float64]
 
-FORMAT = 1
+FORMAT = 2
 """Of saved set-ups."""
 UNREADABLE = (ValueError, KeyError, EOFError, TypeError, BadZipFile)
 """What reading a file that is no set-up, or half of one, may raise."""
+FEW_ROWS = 2048
+"""Rows that forecasts are made from."""
+Key = tuple[Global | Local, int, bool]
+"""Kind and order of bounds, and whether core rows are left out."""
 KEPT = 2
 """Sets of bounds that are kept: a wider ball is tried beside the one before."""
 
@@ -47,13 +53,13 @@ class Setup:
 
     def __init__(self, model: Model, threads: int | None = None) -> None:
         self.model, self.threads = model, threads
-        self._bounds: dict[tuple[Global | Local, int], AllBounds] = {}
+        self._bounds: dict[Key, AllBounds] = {}
         self._sketch: Sketch | None = None
         self.passes = model.checking_passes
         """Passes over all rows so far, those that checked the data included."""
         self._counting = False
         self._parts: dict[Any, Any] = {}
-        self._supplies: dict[tuple[Global | Local, int], Any] = {}
+        self._supplies: dict[Key, Any] = {}
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -90,7 +96,14 @@ class Setup:
     def metric(self) -> Metric:
         """Coordinates in which the posterior is close to a standard normal."""
         with self.counting():
-            return metric_at(self.model, self.mode, threads=self.threads)
+            return metric_at(self.model, self.mode, self.tails.order(self.model.d), threads=self.threads)
+
+    @cached_property
+    def tails(self) -> Tails:
+        """Coefficients with long tails, and the rows that speak of them."""
+        mode = self.mode
+        with self.counting():
+            return find_tails(self.model, mode, self.few_rows(FEW_ROWS), threads=self.threads)
 
     @cached_property
     def cubic(self) -> Vector:
@@ -102,37 +115,42 @@ class Setup:
         """Return the expansion of an order, 0 to 3."""
         return expand(self.model, self.metric, order, self.cubic if order == 3 else None)
 
-    def bounds(self, kind: Global | Local, order: int) -> AllBounds:
-        """Return the bounds of what an expansion leaves out."""
-        key = kind, order
+    def bounds(self, kind: Global | Local, order: int, *, core: bool = False) -> AllBounds:
+        """Return the bounds of what an expansion leaves out; with a core, of the other rows only."""
+        key = kind, order, core
         if key not in self._bounds:
-            with self.counting():
-                self._keep(key, kind.of_rows(self.model, self.metric, order, threads=self.threads))
+            self._compute(key)
         return self._bounds[key]
 
-    def _keep(self, key: tuple[Global | Local, int], bounds: AllBounds) -> None:
-        self._bounds[key] = bounds
+    def _compute(self, key: Key, sketch: Sketch | None = None) -> None:
+        """Compute bounds, and a sketch in the same pass; of other bounds only the last are kept."""
+        kind, order, core = key
+        given: dict[str, Any] = {"sketch": sketch, "core": self.tails.first if core else NO_COLUMNS}
+        metric = self.metric
+        with self.counting():
+            self._bounds[key] = kind.of_rows(
+                self.model, metric, order, threads=self.threads, **given if isinstance(kind, Local) else {}
+            )
         for old in list(self._bounds)[:-KEPT]:
             self._bounds.pop(old)
             self._supplies.pop(old, None)
 
-    def supply(self, kind: Global | Local, order: int) -> Any:
+    def supply(self, kind: Global | Local, order: int, *, core: bool = False) -> Any:
         """Return rows drawn in proportion to their bounds."""
-        key = kind, order
+        key = kind, order, core
         if key not in self._supplies:
-            drawing = self.bounds(kind, order).drawing
+            drawing = self.bounds(kind, order, core=core).drawing
             self._supplies[key] = self.model.source.supply(drawing, seed=order, threads=self.threads)
         return self._supplies[key]
 
-    def sketch(self, kind: Global | Local, order: int) -> Sketch:
+    def sketch(self, kind: Global | Local, order: int, *, core: bool = False) -> Sketch:
         """Return the sketch of all rows, with the shares of a set of bounds."""
-        model, key = self.model, (kind, order)
+        model, key = self.model, (kind, order, core)
         if self._sketch is None and key not in self._bounds and isinstance(kind, Local):
             sketch = empty_sketch(model.n, model.d)
-            with self.counting():
-                self._keep(key, kind.of_rows(model, self.metric, order, threads=self.threads, sketch=sketch))
+            self._compute(key, sketch)
             self._sketch = sketch
-        shares = self.bounds(kind, order).drawing.shares
+        shares = self.bounds(kind, order, core=core).drawing.shares
         if self._sketch is None:
             with self.counting():
                 self._sketch = draw_sketch(model, self.metric, shares, threads=self.threads)
@@ -159,14 +177,20 @@ class Setup:
         facts: dict[str, Any] = {"format": FORMAT, "fingerprint": self.fingerprint, "bounds": []}
         if "mode" in self.__dict__:
             arrays |= {f"mode.{name}": value for name, value in self.mode._asdict().items()}
+        if "tails" in self.__dict__:
+            tails = self.tails
+            arrays |= {"tails.first": tails.first, "tails.last": tails.last}
+            arrays |= {"tails.table": tails.rows.table, "tails.weight": tails.rows.weight}
         if "metric" in self.__dict__:
             arrays |= {f"metric.{name}": getattr(self.metric, name) for name in Metric.__dataclass_fields__}
         if "cubic" in self.__dict__:
             arrays["cubic"] = self.cubic
-        for number, ((kind, order), found) in enumerate(self._bounds.items()):
+        for number, ((kind, order, core), found) in enumerate(self._bounds.items()):
             asked = None if isinstance(kind, Global) or kind.radius is None else float(kind.radius).hex()
             numbers = [float(x).hex() for x in (*found.sums, found.radius)]
-            facts["bounds"].append({"local": kind.local, "asked": asked, "order": order, "numbers": numbers})
+            facts["bounds"].append(
+                {"local": kind.local, "asked": asked, "order": order, "core": core, "numbers": numbers}
+            )
             if found.drawing.psi is not None:
                 arrays[f"bounds.{number}.psi"] = found.drawing.psi
             arrays[f"bounds.{number}.shares"] = found.drawing.shares
@@ -229,6 +253,9 @@ class Setup:
                 "passes": int(arrays["mode.passes"]),
             }
             self.__dict__["mode"] = Mode(**numbers)
+        if "tails.first" in arrays:
+            rows = DistinctRows(arrays["tails.table"], arrays["tails.weight"], MOST_CORE)
+            self.__dict__["tails"] = Tails(arrays["tails.first"], arrays["tails.last"], rows)
         if parts["metric"]:
             self.__dict__["metric"] = Metric(**parts["metric"])
         if "cubic" in arrays:
@@ -238,10 +265,11 @@ class Setup:
             *sums, radius = (float.fromhex(x) for x in entry["numbers"])
             asked = None if entry["asked"] is None else float.fromhex(entry["asked"])
             kind = Local(asked) if entry["local"] else Global()
-            part, arguments = kind.part(self.model, self.metric, order, radius)
+            columns = (self.tails.first,) if entry["core"] else ()
+            part, arguments = kind.part(self.model, self.metric, order, radius, *columns)
             psi, shares = arrays.get(f"bounds.{number}.psi"), arrays[f"bounds.{number}.shares"]
             drawing = Drawing(part, arguments, psi, shares)
-            self._bounds[kind, order] = AllBounds(passes.BoundSums(*sums), radius, drawing)
+            self._bounds[kind, order, entry["core"]] = AllBounds(passes.BoundSums(*sums), radius, drawing)
         if parts["sketch"]:
             codes = aligned_codes(self.model.n, self.model.d)
             codes[:] = parts["sketch"]["codes"]

@@ -1,0 +1,120 @@
+r"""Core rows: those whose potential the surrogate has exactly, so that they leave nothing to be thinned.
+
+A coefficient of which few rows speak has a posterior with long tails, where their expansion fails. The surrogate of
+order k is the Taylor expansion of all rows, and for core rows also what the expansion leaves out:
+
+.. math:: S = U_0 + \sum_i T_i + \sum_{i \in C} r_i = U_0 + \sum_{i \in C} U_i + \sum_{i \notin C} T_i .
+
+Any fixed set C will do for exactness. Here it is made of all rows in which one of some chosen columns is not zero.
+Rows that are equal are kept once, with the sum of their weights.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.families.rows import call_remainders
+from tallbayes.models.base import Model
+from tallbayes.setup.metric import Metric
+from tallbayes.sources.base import Block
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+FACTS = 3
+"""Columns of `Core.rows` after the whitened row: predictor at the centre, weight, response."""
+
+
+class Core(NamedTuple):
+    """The rows that a surrogate evaluates, as compiled code sees them."""
+
+    rows: Matrix
+    """A line for each: the whitened row, its predictor at the centre, its weight and its response."""
+    order: int
+    """Of the expansion, whose remainder is added."""
+    remainders: Any
+    """What the expansion leaves of a row, by address (`families/rows.py`)."""
+    parameters: Vector
+    """Of that function."""
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        return int(self.rows.shape[0])
+
+
+class DistinctRows(NamedTuple):
+    """Different rows among some, with the sum of weights of equal ones: a partial result, which merges."""
+
+    table: Matrix
+    """A line for each: the row of the design, offset and response; none if they were too many."""
+    weight: Vector
+    most: int
+    """How many are wanted at most."""
+    too_many: bool = False
+
+    def merged(self, other: "DistinctRows") -> "DistinctRows":
+        """Return those of both."""
+        if self.too_many or other.too_many:
+            return self._none()
+        return distinct(np.vstack([self.table, other.table]), np.append(self.weight, other.weight), self.most)
+
+    def _none(self) -> "DistinctRows":
+        return DistinctRows(self.table[:0], self.weight[:0], self.most, too_many=True)
+
+
+def distinct(table: Matrix, weight: Vector, most: int) -> DistinctRows:
+    """Return the different lines of a table, in a fixed order, with the sums of their weights."""
+    kept, at = np.unique(table, axis=0, return_inverse=True)
+    sums = np.bincount(at.ravel(), weight, minlength=kept.shape[0]).astype(np.float64)
+    return DistinctRows(kept, sums, most) if kept.shape[0] <= most else DistinctRows(table, weight, most)._none()
+
+
+def rows_with(block: Block, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return in which rows of a block any of some columns is not zero."""
+    return np.asarray(np.any(block.X[:, columns] != 0.0, axis=1))
+
+
+def gather(block: Block, columns: NDArray[np.int64], most: int) -> DistinctRows:
+    """Return the different rows of a block in which any of some columns is not zero."""
+    chosen = np.flatnonzero(rows_with(block, columns) & (np.broadcast_to(block.weight, block.count) > 0.0))
+    offset, weight = (np.broadcast_to(part, block.count)[chosen] for part in (block.offset, block.weight))
+    return distinct(np.column_stack([block.X[chosen], offset, block.responses[chosen, 0]]), weight, most)
+
+
+def core_of(model: Model, metric: Metric, found: DistinctRows, order: int) -> Core:
+    """Return gathered rows in the coordinates of a metric, for an expansion of some order."""
+    d = model.d
+    x, offset, response = found.table[:, :d], found.table[:, d], found.table[:, d + 1]
+    facts = [
+        x @ metric.inverse_root.T,
+        (x @ metric.centre + offset)[:, None],
+        found.weight[:, None],
+        response[:, None],
+    ]
+    return Core(
+        np.ascontiguousarray(np.hstack(facts)),
+        order,
+        model.rows.functions.remainders.pointer,
+        model.rows.parameters,
+    )
+
+
+def no_core(model: Model) -> Core:
+    """Return no rows at all."""
+    pointer, parameters = model.rows.functions.remainders.pointer, model.rows.parameters
+    return Core(np.empty((0, model.d + FACTS)), 0, pointer, parameters)
+
+
+def core_at(core: Core, z: Matrix) -> Vector:
+    """Return what the expansion leaves of all core rows, at the points in the lines of z."""
+    d = z.shape[1]
+    at_centre, weight, responses = (np.ascontiguousarray(core.rows[:, d + k]) for k in range(FACTS))
+    total, pair = np.zeros(z.shape[0]), np.empty((2, core.size))
+    for b in range(z.shape[0] if core.size else 0):
+        moves = np.ascontiguousarray((core.rows[:, :d] @ z[b])[None])
+        given = core.parameters, responses[:, None], at_centre[None], moves, moves
+        call_remainders(core.remainders, *given, core.order, pair)
+        total[b] = np.sum(weight * pair[0])
+    return total

@@ -1,0 +1,113 @@
+r"""Which coefficients have long tails, and which rows and coordinates they ask for.
+
+A coefficient of which few rows speak has a skewed posterior with a tail that no expansion at the mode shows. Such
+coefficients come first among the coordinates: z_1 moves the first one alone, the others being given. If all rows in
+which they appear are core rows, then no other row depends on these coordinates at all.
+
+A coefficient whose prior is no normal, but of which many rows speak, comes last: it is then a function of the last
+coordinate alone, so that a kink or a wall of its prior stays where it is.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.models import passes
+from tallbayes.models.base import Model
+from tallbayes.setup.core import DistinctRows, gather
+from tallbayes.setup.mode import Mode
+
+Vector = NDArray[np.float64]
+
+SCREENED = 0.15
+"""Coefficients whose skewness could be larger than this are looked at more closely."""
+SKEWED = 0.15
+"""Skewness of the conditional posterior of a coefficient from which on it has a tail."""
+MOST_CORE = 4096
+"""Different core rows, at most: a proposal then takes some 0.2 ms."""
+FELT = 0.01
+"""Share of the prior in the curvature along a coefficient, from which on its shape is felt."""
+
+
+class Tails(NamedTuple):
+    """What long tails ask for."""
+
+    first: NDArray[np.int64]
+    """Coefficients of which few rows speak, the core rows."""
+    last: NDArray[np.int64]
+    """Coefficients whose prior is no normal."""
+    rows: DistinctRows
+    """All rows in which one of the first appears."""
+
+    def order(self, d: int) -> NDArray[np.int64]:
+        """Return all coefficients in the order of their coordinates."""
+        rest = np.setdiff1d(np.arange(d), np.concatenate([self.first, self.last]))
+        return np.concatenate([self.first, rest, self.last])
+
+
+def find_tails(model: Model, mode: Mode, few: Model, *, threads: int | None = None) -> Tails:
+    """Return the coefficients with long tails, in no pass where there are none, and otherwise two or three.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    mode : Mode
+        Its mode.
+    few : Model
+        The same of a few of its rows.
+    threads : int or None
+        Threads for passes over rows.
+
+    Returns
+    -------
+    Tails
+        Coefficients and core rows.
+    """
+    empty, nobody = np.empty(0, dtype=np.int64), DistinctRows(np.empty((0, model.d + 2)), np.empty(0), MOST_CORE)
+    last = _felt_priors(model, mode)
+    if not model.predictors.linear:
+        return Tails(empty, empty, nobody)
+    scale = np.sqrt(np.diag(mode.hessian))
+    candidates = np.flatnonzero(model.profile.largest * _steepening(few, mode) > SCREENED * scale)
+    first, found = empty, nobody
+    if candidates.size:
+        given = model.rows, model.predictors, mode.theta, candidates
+        thirds, counts = model.source.reduce(passes.third_along_columns, *given, threads=threads)
+        skewed = np.abs(thirds) > SKEWED * scale[candidates] ** 3
+        chosen, counts = candidates[skewed], counts[skewed]
+        first, found = _gathered(model, chosen[np.argsort(counts, kind="stable")], np.sort(counts), threads)
+    return Tails(first, np.setdiff1d(last, first), found if first.size else nobody)
+
+
+def _steepening(few: Model, mode: Mode) -> float:
+    """Return about the largest |U'''| / U'' of a row, by which skewness is bounded."""
+    block = few.source.whole.converted()  # type: ignore[attr-defined]
+    jets = few.rows.jets(block.responses, few.predictors.at(block, mode.theta), 3, first=2)
+    curvature = np.abs(jets[0])
+    floor = 0.1 * float(np.mean(curvature))
+    return float(np.max(np.abs(jets[1]) / np.maximum(curvature, floor), initial=0.0)) if floor > 0.0 else 0.0
+
+
+def _felt_priors(model: Model, mode: Mode) -> NDArray[np.int64]:
+    """Return the coefficients whose prior is no normal, and is felt beside the likelihood."""
+    prior = model.coefficient_priors
+    _, _, curvature = prior.stand_in(mode.theta)
+    other = prior.other
+    variances = np.diag(np.linalg.inv(mode.hessian))
+    return np.asarray(other[curvature[other] * variances[other] > FELT])
+
+
+def _gathered(
+    model: Model, columns: NDArray[np.int64], counts: Vector, threads: int | None
+) -> tuple[NDArray[np.int64], DistinctRows]:
+    """Return as many of the columns as have few different rows, the rarest first, and these rows."""
+    within = int(np.searchsorted(np.cumsum(counts), MOST_CORE, side="right"))
+    tries = [columns] if within == columns.size else [columns, columns[:within]]
+    for some in tries:
+        if some.size:
+            found = model.source.reduce(gather, some, MOST_CORE, threads=threads)
+            if not found.too_many:
+                return some, found
+    return columns[:0], DistinctRows(np.empty((0, model.d + 2)), np.empty(0), MOST_CORE)
