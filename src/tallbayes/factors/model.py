@@ -184,7 +184,7 @@ class _NoColumns:
         return np.zeros(self.d)
 
     @property
-    def sd(self) -> Vector:
+    def spread(self) -> Vector:
         return np.zeros(self.d)
 
 
