@@ -10,7 +10,7 @@ from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.responses import robust_spread, without_outliers
-from tallbayes.models.base import Model
+from tallbayes.models.base import Model, counted
 from tallbayes.models.predictors import Linear
 from tallbayes.models.products import weighted_gram
 from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
@@ -144,7 +144,8 @@ class Regression(Model):
 
     def __repr__(self) -> str:
         """Describe the model in a line."""
-        return f"Regression({self.n:,} rows x {self.d} columns, {self.family}, {self.prior})"
+        size = f"{counted(self.n, 'row')} x {counted(self.d, 'column')}"
+        return f"Regression({size}, {self.family}, {self.prior})"
 
 
 def _refuse_beside_a_source(given: dict[str, object]) -> None:
