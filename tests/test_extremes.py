@@ -175,8 +175,13 @@ def test_a_column_that_only_rows_without_weight_have(design):
     X, rng = design
     X = np.column_stack([X, np.arange(N) < 5])
     y, weights = rng.random(N) < 0.5, np.where(np.arange(N) < 5, 0.0, 1.0)
-    with pytest.raises(InputError, match="column 3 is zero in every row with a weight, so the default prior"):
+    with pytest.raises(InputError, match="column 'x3' is zero in every row with a weight, so the default prior"):
         tb.Regression(X, y, FAMILIES.Bernoulli(), weights=weights)
+    with pytest.raises(InputError, match="column 'rare' is zero in every row with a weight"):
+        tb.Regression(X, y, FAMILIES.Bernoulli(), weights=weights, names=["a", "b", "c", "rare"])
+    given = tb.Regression(X, y, FAMILIES.Bernoulli(), {"x3": tb.priors.Normal(0.0, 1.0)}, weights=weights)
+    others = tb.Regression(X[:, :3], y, FAMILIES.Bernoulli(), weights=weights)
+    np.testing.assert_array_equal(given.coefficient_priors.scale, [*others.coefficient_priors.scale, 1.0])
     tb.Regression(X, y, FAMILIES.Bernoulli(), tb.priors.Normal(0.0, 1.0), weights=weights)
 
 

@@ -100,6 +100,15 @@ def test_explanation_prints_a_table(ordinary):
     assert "rows touched per draw" in plain
 
 
+def test_one_row_is_one_row():
+    model = tb.Regression([[1.0]], [1.0], tb.families.Bernoulli())
+    assert repr(model).startswith("Regression(1 row x 1 column, ")
+    assert "1 row x 1 column" in str(tb.explain(model))
+    assert repr(tb.Regression(np.ones((2000, 1)), np.ones(2000), tb.families.Bernoulli())).startswith(
+        "Regression(2,000 rows x 1 column, "
+    )
+
+
 def test_user_sees_what_is_wrong_with_the_arguments(ordinary):
     with pytest.raises(tb.errors.InputError, match="explain: model"):
         tb.explain("model")

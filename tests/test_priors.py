@@ -97,6 +97,104 @@ def test_the_default_is_printed():
     assert tree.attrs["coefficient_priors"].count("Normal") == 8
 
 
+N = 4002
+ONE_ROW = np.arange(N) == 1234
+HALF = np.arange(N) % 2 == 0
+
+# A column, and what its coefficient's prior is scaled by.
+COLUMNS = {
+    "half": (HALF, 1.0),
+    "one row": (ONE_ROW, 1.0),
+    "all but one row": (~ONE_ROW, 1.0),
+    "first row": (np.arange(N) == 0, 1.0),
+    "last row": (np.arange(N) == N - 1, 1.0),
+    "1 and 2": (1 + ONE_ROW, 1.0),
+    "-1 and 1": (2 * HALF - 1, 2.0),
+    "-5 and -2": (np.where(ONE_ROW, -2, -5), 3.0),
+    "0 and 100": (100 * ONE_ROW, 100.0),
+    "three": (np.arange(N) % 3, math.sqrt(2 / 3)),
+    "two and one row": (np.where(ONE_ROW, 2, HALF), None),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, np.int64, np.bool_])
+def test_the_default_is_scaled_by_the_difference_of_two_values(dtype):
+    """However rare one of the values is, and whatever they are; by the standard deviation where there are more."""
+    columns = {name: (x.astype(dtype), by) for name, (x, by) in COLUMNS.items()}
+    if dtype is np.bool_:  # what is not zero is True: some columns become constant
+        columns = {name: (x, 1.0) for name, (x, _) in columns.items() if not x.all()}
+    X = np.column_stack([x for x, _ in columns.values()])
+    assert X.dtype == dtype
+    y = np.arange(N) % 5 == 0
+    by = np.array([by or x.std(dtype=float) for x, by in columns.values()])
+    for order in ("C", "F"):
+        model = tb.Regression(np.asarray(X, order=order), y, tb.families.Bernoulli(), names=list(columns))
+        np.testing.assert_allclose(model.coefficient_priors.scale, 2.5 / by, rtol=1e-12)
+        np.testing.assert_array_equal(model.coefficient_priors.location, 0.0)
+    assert "one row ~ Normal(0, 2.5)" in model.coefficient_priors.describe(model.names)
+
+
+def test_the_default_for_other_spreads_and_strengths():
+    x = np.column_stack([ONE_ROW, 1000.0 * HALF, np.arange(N)])
+    y = 7.0 * np.arange(N) % 11
+    for strength in (2.5, 1.0):
+        prior = tb.priors.WeaklyInformative(strength)
+        found = tb.Regression(x, y, tb.families.Gaussian(), prior).coefficient_priors.scale
+        np.testing.assert_allclose(found, strength * y.std() / np.array([1.0, 1000.0, x[:, 2].std()]), rtol=1e-12)
+
+
+def test_the_default_of_an_intercept():
+    """Ten units, and as far as the other columns' means and priors can push it; for any constant."""
+    x = np.arange(N) / N + 3.0
+    X = np.column_stack([np.ones(N), ONE_ROW, 5 + 2 * HALF, x])
+    found = tb.Regression(X, HALF, tb.families.Bernoulli()).coefficient_priors.scale
+    push = [2.5 / N, 2.5 / 2 * 6.0, 2.5 / x.std() * x.mean()]
+    np.testing.assert_allclose(found, [math.hypot(10.0, *push), 2.5, 1.25, 2.5 / x.std()], rtol=1e-12)
+    X[:, 0] = -4.0
+    again = tb.Regression(X, HALF, tb.families.Bernoulli()).coefficient_priors.scale
+    np.testing.assert_allclose(again, [found[0] / 4.0, *found[1:]], rtol=1e-12)
+
+
+def test_values_in_rows_without_weight_are_none():
+    """A third value there is not seen, and a second one leaves a constant."""
+    X = np.column_stack([HALF, np.ones(N), np.arange(N)]).astype(float)
+    X[5] = 9.0
+    weights = np.where(np.arange(N) == 5, 0.0, 2.0)
+    found = tb.Regression(X, HALF, tb.families.Bernoulli(), weights=weights).coefficient_priors.scale
+    kept = np.delete(X, 5, axis=0)
+    written = tb.Regression(kept, np.delete(HALF, 5), tb.families.Bernoulli()).coefficient_priors.scale
+    np.testing.assert_allclose(found, written, rtol=1e-12)
+    assert found[0] == 2.5
+    assert found[1] > 10.0
+    weights[5] = 1e-3  # the least weight counts
+    assert tb.Regression(X, HALF, tb.families.Bernoulli(), weights=weights).coefficient_priors.scale[0] > 4.5
+
+
+def test_a_level_without_an_event_has_a_moderate_posterior():
+    """20 of 20,000 rows: the prior holds what the likelihood lets go to minus infinity. Quadrature has the answer."""
+    rng = np.random.default_rng(6)
+    n = 20_000
+    level = np.arange(n) < 20
+    y = (rng.random(n) < 0.2) & ~level
+    model = tb.Regression(np.column_stack([np.ones(n), level]), y, tb.families.Bernoulli(), names=["one", "level"])
+    assert "level ~ Normal(0, 2.5)" in str(tb.explain(model))
+    tree = tb.sample(model, draws=5000, chains=2, seed=2, progress=False)
+    assert "level ~ Normal(0, 2.5)" in tree.attrs["coefficient_priors"]
+    beta = np.asarray(tree["posterior"]["beta"])[..., 1]
+    # The intercept is known to 0.02, which moves the level's mean by less than that.
+    odds, grid = np.log(np.mean(y[20:]) / np.mean(~y[20:])), np.linspace(-20.0, 10.0, 30_001)
+    density = np.exp(-0.5 * (grid / 2.5) ** 2 - 20 * np.logaddexp(0.0, odds + grid))
+    density /= density.sum()
+    mean = density @ grid
+    sd = math.sqrt(density @ (grid - mean) ** 2)
+    assert -4.0 < mean < -2.0
+    assert sd < 2.0
+    # |z| > 5.3, false positives 1.2e-7 each, and the intercept's part.
+    assert abs(beta.mean() - mean) < 5.3 * math.sqrt(_variance_of_mean(beta)) + 0.02
+    squares = (beta - mean) ** 2
+    assert abs(squares.mean() - sd**2) < 5.3 * math.sqrt(_variance_of_mean(squares)) + 0.04 * sd
+
+
 @pytest.mark.parametrize(
     "family", [tb.families.Gaussian(0.1), tb.families.StudentT(4.0, 0.1), tb.families.PseudoHuber()]
 )

@@ -193,6 +193,97 @@ def test_profile_of_blocks_with_weights_of_different_kinds():
         np.testing.assert_allclose(total.sd**2, np.average((X - mean) ** 2, axis=0, weights=weights), rtol=1e-12)
 
 
+# Four blocks of three rows, and what a column's values are. The last block has no weight, nor has the third row of the
+# second one.
+FEW_VALUES = {
+    "constant": ([[1, 1, 1], [1, 1, 1], [1, 1, 1], [7, 8, 9]], (1, 1)),
+    "dummy": ([[0, 1, 0], [1, 1, 0], [0, 0, 0], [5, 5, 5]], (0, 1)),
+    "one row": ([[0, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]], (0, 1)),
+    "all but one": ([[1, 1, 1], [1, 0, 1], [1, 1, 1], [1, 1, 1]], (0, 1)),
+    "constant in blocks": ([[2, 2, 2], [1, 1, 1], [2, 2, 2], [3, 3, 3]], (1, 2)),
+    "negative": ([[1, -1, 1], [1, 1, 1], [-1, -1, -1], [0, 0, 0]], (-1, 1)),
+    "tiny and large": ([[1e-9, 1e9, 1e9], [1e9] * 3, [1e-9] * 3, [0, 0, 0]], (1e-9, 1e9)),
+    "nearly equal": ([[1, 1, 1], [1, 1 + 2**-52, 1], [1, 1, 1], [1, 1, 1]], (1, 1 + 2**-52)),
+    "no sign of zero": ([[0.0, -0.0, 1], [-0.0, 1, 1], [1, 0.0, 1], [1, 1, 1]], (0, 1)),
+    "without a weight in a block": ([[0, 0, 1], [0, 1, 9], [1, 0, 0], [1, 1, 1]], (0, 1)),
+    "three": ([[0, 1, 2], [0, 0, 0], [0, 0, 0], [0, 0, 0]], None),
+    "three, one in each block": ([[0, 0, 0], [1, 1, 1], [2, 2, 2], [0, 0, 0]], None),
+    "three, one between": ([[0, 1, 0], [0, 0.5, 0], [1, 1, 1], [0, 0, 0]], None),
+    "three, one below": ([[0, 1, 0], [1, 1, 1], [1, 0, -1e-9], [0, 0, 0]], None),
+    "two and two others": ([[0, 1, 0], [0, 1, 0], [2, 3, 2], [0, 0, 0]], None),
+    "many": ([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]], None),
+}
+
+
+@pytest.mark.parametrize("tree", ["left", "right", "balanced"])
+def test_profiles_find_columns_of_two_values_in_any_tree(tree):
+    """Whether a column has at most two values in rows with a weight, and which."""
+    table = np.array([blocks for blocks, _ in FEW_VALUES.values()], dtype=float)  # columns x blocks x rows
+    weights = [np.ones(1), np.array([1.0, 2.0, 0.0]), np.array([3.0, 1.0, 1.0]), np.zeros(1)]
+    names = list(FEW_VALUES)
+    a, b, c, e = (
+        profile_block(Block(3 * k, table[:, k].T.copy(), np.zeros((3, 1)), weights[k], np.zeros(1)), names, 12)
+        for k in range(4)
+    )
+    if tree == "left":
+        total = a.merged(b).merged(c).merged(e)
+    elif tree == "right":
+        total = a.merged(b.merged(c.merged(e)))
+    else:
+        total = a.merged(b).merged(c.merged(e))
+    wanted = [values or (math.nan, math.nan) for _, values in FEW_VALUES.values()]
+    np.testing.assert_array_equal(total.values.T, wanted)
+    spread = np.where(np.isnan(wanted).any(axis=1) | (np.diff(wanted)[:, 0] == 0), total.sd, np.diff(wanted)[:, 0])
+    np.testing.assert_array_equal(total.spread, spread)
+    np.testing.assert_array_equal(e.merged(e).values, [[math.inf] * len(names), [-math.inf] * len(names)])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("d", [1, 3, 40, 70])
+def test_a_value_is_found_wherever_it_is(d, weighted):
+    """Columns are judged after some rows: a second and a third value in any row are seen, and summed."""
+    rng = np.random.default_rng(d)
+    n = 1501
+    weight = rng.choice([0.5, 1.0, 2.0], n) if weighted else np.array([2.0])
+    w = np.broadcast_to(weight, n)
+    names = [f"x{j}" for j in range(d)]
+    rows = np.unique([*range(12), *range(20, n, 97), *range(n - 3, n)])
+    for second in rows:
+        X = np.zeros((n, d))
+        X[second] = 1.0 + np.arange(d)
+        third = rng.choice(rows[rows != second], d)
+        odd = np.arange(d) % 2 == 1
+        X[third[odd], odd.nonzero()[0]] = -0.3
+        found = profile_block(Block(0, X, np.zeros((n, 1)), weight, np.zeros(1)), names, n)
+        wanted = np.where(odd, math.nan, [np.zeros(d), 1.0 + np.arange(d)])
+        np.testing.assert_array_equal(found.values, wanted)
+        mean = np.average(X, axis=0, weights=w)
+        np.testing.assert_allclose(found.mean, mean, rtol=1e-12, atol=1e-15 * d)
+        np.testing.assert_allclose(found.sd**2, np.average((X - mean) ** 2, axis=0, weights=w), rtol=1e-10)
+        np.testing.assert_array_equal(found.largest, np.abs(X).max(axis=0))
+
+
+def test_columns_of_two_values_in_a_source_of_a_few_lines():
+    """The default prior is that of arrays, for blocks in which a dummy is constant too."""
+    X, y, weights, offset = make_data()
+    X[:, 0] = np.arange(len(y)) == np.flatnonzero(weights)[-1]
+    X[:, 1] = np.where(np.arange(len(y)) < 701, 4.0, 2.0)
+    source = in_blocks(X, y, weights, offset)
+    one = tb.Regression(source, None, BERNOULLI)
+    assert source.passes == 1
+    np.testing.assert_allclose(one.coefficient_priors.scale[:2], [2.5, 1.25], rtol=1e-15)
+    other = tb.Regression(X, y, BERNOULLI, weights=weights, offset=offset)
+    np.testing.assert_allclose(one.coefficient_priors.scale, other.coefficient_priors.scale, rtol=1e-12)
+    profiles = [source.reduce(_profile_of, source.names, source.n, threads=threads) for threads in (1, 2, 5)]
+    for found in profiles:
+        for part, same in zip(found[:5], profiles[0][:5], strict=True):
+            np.testing.assert_array_equal(part, same)
+
+
+def _profile_of(block, names, n):
+    return profile_block(block, names, n)
+
+
 # -- sums over all rows --
 
 

@@ -155,15 +155,15 @@ _STAND_INS = {NORMAL: _normal, STUDENT: _student, LAPLACE: _laplace, UNIFORM: _u
 
 
 class Columns(Protocol):
-    """What a prior may know of the columns: a mean and a standard deviation of each."""
+    """What a prior may know of the columns: where each lies, and how far it spreads."""
 
     @property
     def mean(self) -> Vector:
         """Means."""
 
     @property
-    def sd(self) -> Vector:
-        """Standard deviations."""
+    def spread(self) -> Vector:
+        """Difference of the values of a column that has two; standard deviation of others."""
 
 
 class Prior(ABC):
@@ -377,15 +377,25 @@ def _numbers(owner: str, d: int, **values: ArrayLike) -> list[Vector]:
 class WeaklyInformative(Prior):
     """Normal priors scaled to the data: the default.
 
-    A coefficient has mean 0 and standard deviation ``strength * response_scale / sd(column)``: a change of a
-    column by one standard deviation moves the predictor by about ``strength`` units of the response at most.
-    The coefficient of a constant column (an intercept) is free to move as far as the other columns' means
-    and priors can push it, and ten units more.
+    Every coefficient has mean 0. Its standard deviation depends on what its column is:
+
+    - of two values, whatever they are (a 0/1 dummy): ``strength * unit / difference of the values``. The effect of one
+      value against the other has the same prior however rare one of them is.
+    - of more values: ``strength * unit / standard deviation of the column``. The effect of a change by one standard
+      deviation has that prior.
+    - constant (an intercept): ``sqrt((10 * unit)^2 + sum of (mean * scale)^2) / absolute value``, the sum over all
+      columns that are not constant, of their means and of the scales above: an intercept is free to move as far as
+      these can push it, and ten units more.
+
+    The unit is how far the family says that predictors typically spread: 1 for logit, probit, cloglog and log links,
+    the spread of the responses where they are on the predictor's scale. A row of weight zero does
+    not count, nor do its values. `tallbayes.explain` prints what the priors are.
 
     Parameters
     ----------
     strength : float
-        Prior standard deviation, in units of the response, of the effect of one standard deviation.
+        Prior standard deviation, in units of the response, of the effect of one value against the other, or of one
+        standard deviation.
     """
 
     strength: float = 2.5
@@ -394,17 +404,13 @@ class WeaklyInformative(Prior):
         positive("WeaklyInformative", "strength", self.strength)
 
     def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
-        """Return scales from the columns' means and standard deviations."""
-        mean, sd = columns.mean, columns.sd
-        if np.any(empty := (sd == 0.0) & (mean == 0.0)):
-            raise InputError(
-                f"prior: column {np.flatnonzero(empty)[0]} is zero in every row with a weight, so the default "
-                "prior has no scale for its coefficient. Drop the column, or give a prior."
-            )
-        constant = sd <= 1e-12 * np.abs(mean)
+        """Return scales from the columns' means and spreads; infinite for a column of zeros."""
+        mean, spread = columns.mean, columns.spread
+        constant = spread <= 1e-12 * np.abs(mean)
         scale = np.empty(columns.mean.size)
-        scale[~constant] = self.strength * response_scale / sd[~constant]
+        scale[~constant] = self.strength * response_scale / spread[~constant]
         push = float(np.sum((mean[~constant] * scale[~constant]) ** 2))
         widest = math.sqrt((10.0 * response_scale) ** 2 + push)
-        scale[constant] = widest / np.abs(mean[constant])
+        with np.errstate(divide="ignore"):
+            scale[constant] = widest / np.abs(mean[constant])
         return _resolved(NORMAL, 0.0, scale, 0.0, columns.mean.size)

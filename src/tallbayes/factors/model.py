@@ -16,7 +16,7 @@ from tallbayes.factors import formula as formulas
 from tallbayes.factors.check import check_rows
 from tallbayes.factors.rows import FactorRows, around
 from tallbayes.families.rows import RowFunctions
-from tallbayes.models.base import Model
+from tallbayes.models.base import Model, counted
 from tallbayes.models.predictors import Identity
 from tallbayes.priors import Each, Prior, WeaklyInformative, each
 from tallbayes.sources.arrays import ArraySource, frequency_weights, numeric, per_row, writable_view
@@ -149,7 +149,7 @@ class Factors(Model):
         """Describe the model in a line."""
         text = repr(self.family)
         short = text if len(text) <= SHORT else text[:SHORT] + " ..."
-        return f"Factors({self.n:,} rows, parameters {', '.join(self.names)}: {short}, {self.prior})"
+        return f"Factors({counted(self.n, 'row')}, parameters {', '.join(self.names)}: {short}, {self.prior})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ class _NoColumns:
         return np.zeros(self.d)
 
     @property
-    def sd(self) -> Vector:
+    def spread(self) -> Vector:
         return np.zeros(self.d)
 
 

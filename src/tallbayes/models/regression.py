@@ -10,10 +10,10 @@ from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.responses import robust_spread, without_outliers
-from tallbayes.models.base import Model
+from tallbayes.models.base import Model, counted
 from tallbayes.models.predictors import Linear
 from tallbayes.models.products import weighted_gram
-from tallbayes.priors import Prior, each
+from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
 from tallbayes.sources.arrays import (
     ArraySource,
     design_matrix,
@@ -102,6 +102,7 @@ class Regression(Model):
             self.source = EncodedSource(source, family.encode)
         self.prior = each(prior, self.names)
         self.coefficient_priors = self.prior.resolve(self.profile, scale)
+        _refuse_without_scale(self.coefficient_priors, self.names)
 
     @property
     def mode_advice(self) -> str:
@@ -143,7 +144,8 @@ class Regression(Model):
 
     def __repr__(self) -> str:
         """Describe the model in a line."""
-        return f"Regression({self.n:,} rows x {self.d} columns, {self.family}, {self.prior})"
+        size = f"{counted(self.n, 'row')} x {counted(self.d, 'column')}"
+        return f"Regression({size}, {self.family}, {self.prior})"
 
 
 def _refuse_beside_a_source(given: dict[str, object]) -> None:
@@ -154,6 +156,16 @@ def _refuse_beside_a_source(given: dict[str, object]) -> None:
                 f"{name}: a {type(value).__name__} was given beside a source of rows; expected None, since a source "
                 "has response, offset, weights and names itself. Put it into the source's blocks."
             )
+
+
+def _refuse_without_scale(priors: CoefficientPriors, names: list[str]) -> None:
+    """Raise if the default prior of a column is infinitely wide: there is nothing to scale it by."""
+    without = np.flatnonzero((priors.kind == NORMAL) & np.isinf(priors.scale))
+    if without.size:
+        raise InputError(
+            f"prior: column {names[without[0]]!r} is zero in every row with a weight, so the default prior has no "
+            "scale for its coefficient. Drop the column, or give its coefficient a prior."
+        )
 
 
 def _source(

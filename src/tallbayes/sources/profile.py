@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled_sum
+from tallbayes.compiled import compiled, compiled_sum
 from tallbayes.errors import InputError
 from tallbayes.sources.base import Block
 
@@ -16,6 +16,8 @@ SMALLEST_COLUMN, LARGEST_COLUMN = 1e-75, 1e75
 """Columns whose largest absolute value is not between these are refused: fourth powers must not overflow."""
 SAMPLE = 65536
 """Responses kept for their spread: all of them up to so many, and of more a sample spread over all rows."""
+FEW_ROWS, TILE = 8, 16384
+"""Rows, and then numbers of the design, after which it is seen how many values columns have: a few rows tell most."""
 
 
 class Profile(NamedTuple):
@@ -29,6 +31,9 @@ class Profile(NamedTuple):
     """Weighted mean of each column."""
     square: Vector
     """Weighted sum of squared deviations from it."""
+    values: Matrix
+    """The two values of each column in rows with a weight, the smaller one first. Twice the same if there is only one,
+    inf and -inf if no row has a weight, NaN if there are more than two."""
     sample: tuple[tuple[Vector, Vector], ...]
     """Parts of a sample of the responses, each with its weights; one number if all of the part are equal."""
 
@@ -44,6 +49,7 @@ class Profile(NamedTuple):
             np.maximum(self.largest, other.largest),
             mean,
             square,
+            _two_values(self.values, other.values),
             self.sample + other.sample,
         )
 
@@ -65,14 +71,20 @@ class Profile(NamedTuple):
         """Weighted standard deviation of each column."""
         return np.sqrt(self.square / max(self.weight, 1e-300))
 
+    @property
+    def spread(self) -> Vector:
+        """Difference of the values of a column that has two; standard deviation of others."""
+        low, high = self.values
+        return np.where(high > low, high - low, self.sd)
+
 
 def profile_block(block: Block, names: list[str], n: int) -> Profile:
     """Return the facts about a block, or raise if it holds a value that cannot be used."""
     d = block.X.shape[1]
-    sums = np.zeros((3, d))
     # A row that counts: then a column that is constant where weights are not zero has no spread at all.
     origin = block.X[int(np.argmax(block.weight > 0.0)) if block.weight.size > 1 else 0].copy()
-    _column_sums(block.X, block.weight, origin, sums)
+    sums, other = np.zeros((3, d)), np.empty(d)
+    _column_sums(block.X, block.weight, origin, other, sums)
     largest, total, square = sums
     if not np.all(np.isfinite(sums)):
         refuse_infinite(block, names)
@@ -80,6 +92,9 @@ def profile_block(block: Block, names: list[str], n: int) -> Profile:
     with np.errstate(over="ignore", invalid="ignore"):  # columns that are too large are refused in the end
         shift = total / weight if weight > 0.0 else np.zeros(d)
         spread = np.maximum(square - weight * shift**2, 0.0)
+        values = np.array([np.minimum(origin, other), np.maximum(origin, other)])
+    if weight == 0.0:  # no row counts, nor does the origin
+        values[0], values[1] = np.inf, -np.inf
     every = -(-n // SAMPLE)
     sample = slice(-block.first % every, None, every)
     return Profile(
@@ -87,6 +102,7 @@ def profile_block(block: Block, names: list[str], n: int) -> Profile:
         largest,
         origin + shift,
         spread,
+        values,
         (
             (
                 block.responses[sample, 0].copy(),
@@ -123,17 +139,107 @@ def refuse_unusable_columns(largest: Vector, names: list[str]) -> None:
 
 
 @compiled_sum
-def _column_sums(X: Matrix, weight: Vector, origin: Vector, sums: Matrix) -> None:
+def _column_sums(X: Matrix, weight: Vector, origin: Vector, other: Vector, sums: Matrix) -> None:
     """Put the largest absolute value, and weighted sums of x - origin and its square, into the lines of sums.
 
-    A value that is not finite makes a sum that is not.
+    A value that is not finite makes a sum that is not. `other` becomes what a column is beside its origin in rows with
+    a weight: the origin itself if nothing, NaN if several values.
+    """
+    n, d = X.shape
+    other[:] = origin
+    many = np.zeros(d, np.bool_)
+    _add_rows(X, weight, 0, min(FEW_ROWS, n), origin, other, many, sums)
+    _add_rows(X, weight, min(FEW_ROWS, n), n, origin, other, many, sums)
+    for j in range(d):
+        if many[j]:
+            other[j] = np.nan
+        else:
+            sums[2, j] = (other[j] - origin[j]) * sums[1, j]
+
+
+@compiled_sum
+def _add_rows(
+    X: Matrix,
+    weight: Vector,
+    first: int,
+    end: int,
+    origin: Vector,
+    other: Vector,
+    many: NDArray[np.bool_],
+    sums: Matrix,
+) -> None:
+    """Add some rows to the sums, and see whether columns have more than two values, at hardly any cost.
+
+    The last line is a sum of w |x - origin| |x - other|. While a column had one value, and since it has had many,
+    `other` is its origin, and that is the sum of squares. After a second value `other` is that one, and the sum stays
+    zero until there is a third: the sum of squares then follows from the line before.
     """
     d = X.shape[1]
-    for i in range(X.shape[0]):
-        w = weight[0] if weight.size == 1 else weight[i]
+    rows = max(TILE // d, 1)
+    for start in range(first, end, rows):
+        stop = min(start + rows, end)
+        watch = False  # with no column of two values the same sum takes less time
         for j in range(d):
-            x = X[i, j]
-            apart = x - origin[j]
-            sums[0, j] = max(sums[0, j], abs(x))
-            sums[1, j] += w * apart
-            sums[2, j] += w * apart * apart + 0.0 * x
+            watch |= other[j] != origin[j]
+        for i in range(start, stop):
+            w = weight[0] if weight.size == 1 else weight[i]
+            for j in range(d):
+                x = X[i, j]
+                apart = x - origin[j]
+                sums[0, j] = max(sums[0, j], abs(x))
+                sums[1, j] += w * apart
+                sums[2, j] += w * (abs(apart * (x - other[j])) if watch else apart * apart)
+        for j in range(d):
+            if sums[2, j] != 0.0 and not many[j]:
+                _one_value_more(X, weight, start, stop, j, origin, other, many, sums)
+
+
+@compiled
+def _one_value_more(
+    X: Matrix,
+    weight: Vector,
+    start: int,
+    stop: int,
+    j: int,
+    origin: Vector,
+    other: Vector,
+    many: NDArray[np.bool_],
+    sums: Matrix,
+) -> None:
+    """Take up a column's second value, or see that it has many, in rows that have just been added."""
+    total = square = 0.0
+    candidate = other[j]
+    for i in range(start, stop):
+        w = weight[0] if weight.size == 1 else weight[i]
+        x = X[i, j]
+        apart = x - origin[j]
+        total += w * apart
+        square += w * apart * apart
+        if w > 0.0 and x != origin[j] and x != candidate:
+            many[j] |= candidate != origin[j]
+            candidate = x
+    if many[j]:
+        sums[2, j] = (other[j] - origin[j]) * (sums[1, j] - total) + square
+        other[j] = origin[j]
+    else:
+        sums[2, j] = 0.0
+        other[j] = candidate
+
+
+@compiled
+def _two_values(one: Matrix, other: Matrix) -> Matrix:
+    """Return the smallest and the largest number in each column of both; NaN if there are more, or a NaN.
+
+    Infinities, which stand for no value, are left out: inf and -inf if there is nothing else.
+    """
+    found = np.empty((2, one.shape[1]))
+    for j in range(one.shape[1]):
+        low, high, more = np.inf, -np.inf, False
+        for part in (one, other):
+            for i in range(part.shape[0]):
+                x = part[i, j]
+                if not np.isinf(x):
+                    more |= np.isnan(x) or (low < high and x not in (low, high))
+                    low, high = min(low, x), max(high, x)
+        found[0, j], found[1, j] = (np.nan, np.nan) if more else (low, high)
+    return found
