@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 CHANCE, CLUSTERS = 1e-4, 2.0
 """A stay is long if it takes more than twice the steps that chance exceeds in one of ten thousand runs. Twice, because
-rejections come in clusters where a posterior is skewed: up to 1.5 times in runs that were fine, 4 to 70 times where
-chains stuck (logistic and Poisson regressions with 0 to 20 events in a level, 1,000 to 100,000 draws)."""
+rejections come in clusters where a posterior is skewed: up to 1.5 times in runs that were fine, 4 to 60 times where
+chains stuck (Poisson and logistic regressions, these with 0 to 20 events in a level; 1,000 to 100,000 draws)."""
 FEWEST_STEPS, SHARE, HALF = 30, 0.01, 0.5
 """Shorter stays, in steps and as a share of the chain, are not long: of four chains, one hundredth of one is a tenth of
-the draws beyond a 97.5 % quantile. One of half a chain is long, however seldom steps are accepted."""
+the draws beyond a 97.5 % quantile. One of half a chain is long, however seldom steps are accepted: it would excuse
+itself."""
 
 
 class Stays(NamedTuple):
@@ -61,9 +62,7 @@ def longest_usual_stay(accepted: NDArray[np.bool_]) -> float:
         Steps: at least 30 and 1 % of a chain, at most half a chain.
     """
     length, moves = accepted.shape[1], int(np.count_nonzero(accepted))
-    # The longest stay is left out: it must not excuse itself.
-    others = accepted.size - int(longest_stays(accepted).steps.max())
-    rate = min(moves / max(others, 1), 0.999)
+    rate = min(moves / max(accepted.size, 1), 0.999)
     # After each move, a stay of so many steps or more begins with probability (1 - rate)^steps.
     by_chance = math.log(moves / CHANCE) / -math.log1p(-rate) if moves else 0.0
     return min(max(CLUSTERS * by_chance, FEWEST_STEPS, SHARE * length), HALF * length)
