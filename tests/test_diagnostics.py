@@ -228,6 +228,15 @@ def test_few_effective_draws_alone_are_found():
         "where 400 are wanted."
     )
     assert re.fullmatch(r"draw about [234] times as many", found.advice[0])
+    assert re.search(r"wanted\. Draw about [234] times as many\.$", judged(make_tree(draws))[0])
+
+
+def test_draw_more_is_not_said_twice():
+    """Some effective draws are there, so that it can be said how many more are needed."""
+    draws, accepted = stuck(60)
+    draws[..., 0] = autoregressive(0.93, (4, 2500, 1))[..., 0]
+    sentences, _ = judged(make_tree(draws, accepted))
+    assert re.search(r"Draw about \d times as many, or give 'x1' a prior that holds its tail\.$", sentences)
 
 
 def test_few_effective_draws_in_the_tails_alone_are_found():
@@ -275,7 +284,7 @@ def test_a_chain_that_stood_still_is_reported():
     draws, accepted = stuck()
     told = findings(make_tree(draws, accepted))[-1]
     assert told.words.startswith("Chain 2 stood still for 991 steps in a row (draws 501 to 1,491), with 'x1' 2")
-    assert "up to 30 steps would be usual" in told.words
+    assert "Up to 30 steps would be usual" in told.words
     assert "give 'x1' a prior that holds its tail" in told.advice
     assert set(told.coefficients) == {"x0", "x1", "x2"}
     assert told.coefficients[0] == "x1"
@@ -288,7 +297,7 @@ def test_every_chain_that_stood_still_is_named():
     draws, accepted = stuck()
     accepted[0, 100:200] = False
     draws[0, 100:200] = draws[0, 99]
-    assert ", chain 0 for 100;" in findings(make_tree(draws, accepted))[-1].words
+    assert "; chain 0 for 100. Up to" in findings(make_tree(draws, accepted))[-1].words
 
 
 def test_a_stay_does_not_excuse_itself():

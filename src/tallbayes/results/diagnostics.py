@@ -35,7 +35,8 @@ ESTIMATED = 50
 """Effective draws from which on it can be said how many more are needed."""
 IN_FULL = 4_000_000
 """Draws of a coefficient that are looked at, if those seen at first speak against it."""
-MORE, EXPLAIN, OPEN = "draw more", "look at tb.explain(model)", "give a prior that holds what the data leave open"
+MORE, MANY = "draw more", "draw about"
+EXPLAIN, OPEN = "look at tb.explain(model)", "give a prior that holds what the data leave open"
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,10 @@ def warn_of_findings(tree: "DataTree") -> None:
 
 
 def _complaint(found: list[Finding]) -> str:
-    *first, last = dict.fromkeys(advice for finding in found for advice in finding.advice)
+    every = dict.fromkeys(advice for finding in found for advice in finding.advice)
+    if any(advice.startswith(MANY) for advice in every):
+        every.pop(MORE, None)
+    *first, last = every
     what_to_do = ", ".join([*first, f"or {last}" if first else last])
     sentences = [finding.words for finding in found]
     return " ".join(["The draws cannot be trusted yet.", *sentences, f"{what_to_do[0].upper()}{what_to_do[1:]}."])
@@ -258,7 +262,7 @@ def _few_effective_draws(look: Look) -> list[Finding]:
     advice: tuple[str, ...] = (MORE, EXPLAIN, OPEN)
     if fewest[worst] >= ESTIMATED:
         times = max(IN_ALL, PER_CHAIN * look.chains) / fewest[worst]
-        advice = (f"draw about {math.ceil(times + 0.5)} times as many",)
+        advice = (f"{MANY} {math.ceil(times + 0.5)} times as many",)
     return [Finding(words, advice, _named(look, concerned), "few effective draws")]
 
 
@@ -288,12 +292,12 @@ def _long_stays(look: Look) -> list[Finding]:
     spread = seen.std(axis=(0, 1))
     away = np.abs(look.draws[chain, first] - seen.mean(axis=(0, 1))) / np.where(spread > 0.0, spread, np.inf)
     far = _worst_first(np.ones(away.size, dtype=np.bool_), -away)
-    others = "".join(f", chain {c} for {stays.steps[c]:,}" for c in long[1:])
+    others = "".join(f"; chain {c} for {stays.steps[c]:,}" for c in long[1:])
     name = look.names[far[0]]
     words = (
         f"Chain {chain} stood still for {stays.steps[chain]:,} steps in a row (draws {first:,} to "
         f"{first + stays.steps[chain] - 1:,}), with {name!r} {away[far[0]]:.1f} standard deviations from its "
-        f"mean{others}; up to {limit:,.0f} steps would be usual."
+        f"mean{others}. Up to {limit:,.0f} steps would be usual."
     )
     advice = (MORE, f"give {name!r} a prior that holds its tail")
     return [Finding(words, advice, _named(look, far), "a chain stood still")]
