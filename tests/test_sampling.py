@@ -344,7 +344,17 @@ def test_summary_has_moments_quantiles_and_diagnostics(model):
     table = tb.summary(tree, probs=(0.025, 0.5))
     beta = np.asarray(tree["posterior"]["beta"]).reshape(-1, 3)
     assert list(table.index) == ["x0", "x1", "x2"]
-    assert list(table.columns) == ["mean", "sd", "2.5%", "50%", "mcse_mean", "ess_bulk", "ess_tail", "r_hat"]
+    assert list(table.columns) == [
+        "mean",
+        "sd",
+        "2.5%",
+        "50%",
+        "mcse_mean",
+        "ess_bulk",
+        "ess_tail",
+        "r_hat",
+        "trust",
+    ]
     np.testing.assert_allclose(table["mean"], beta.mean(axis=0))
     np.testing.assert_allclose(table["sd"], beta.std(axis=0, ddof=1))
     np.testing.assert_allclose(table["2.5%"], np.quantile(beta, 0.025, axis=0))

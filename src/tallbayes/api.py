@@ -11,7 +11,7 @@ from tallbayes.kernels import Kernel
 from tallbayes.models.base import Model
 from tallbayes.plan.choose import choose
 from tallbayes.plan.explain import Explanation, describe
-from tallbayes.results.mixing import warn_of_slow_mixing
+from tallbayes.results.diagnostics import warn_of_findings
 from tallbayes.results.tree import build_tree
 from tallbayes.run.chain import Chain, room_for
 from tallbayes.run.progress import choose_progress
@@ -109,7 +109,9 @@ def sample(
     Warns
     -----
     SlowMixingWarning
-        If some coefficient has fewer than 100 effective draws for each chain, and than a tenth of its draws.
+        If chains disagree (R-hat above 1.01 and beyond chance), some coefficient has fewer than 400 effective draws in
+        all or 100 for each chain (of short runs: a fifth of its draws), in the bulk or in the tails, or a chain stood
+        still for long. It names coefficient and numbers. Runs of fewer than 100 draws are not judged.
     """
     counts = {"draws": draws, "chains": chains, "warmup": warmup, "threads": threads, "chunk": chunk}
     _check("sample", model, kernel, counts)
@@ -138,7 +140,7 @@ def sample(
         tree = build_tree(chosen, runs, kept, attributes)
     except KeyboardInterrupt:  # every draw is made: a late Ctrl-C must not lose them
         tree = build_tree(chosen, runs, kept, attributes | {"interrupted": 1})
-    warn_of_slow_mixing(np.asarray(tree["posterior"]["beta"]), model.names)
+    warn_of_findings(tree)
     return tree
 
 

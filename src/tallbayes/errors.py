@@ -36,4 +36,4 @@ class MissingPackageError(TallbayesError, ImportError):
 
 
 class SlowMixingWarning(UserWarning):
-    """A run has so few effective draws that its means and intervals are unsafe."""
+    """Chains of a run disagree, stood still, or gave so few effective draws that its means and intervals are unsafe."""

@@ -1,4 +1,4 @@
-"""About how many effective draws a chain has made: quick enough for rehearsals and for every run."""
+"""About how many effective draws a chain has made: quick enough for rehearsals."""
 
 import math
 
@@ -13,6 +13,7 @@ def effective_draws(draws: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return about how many effective draws of each coefficient there are, by the means of batches.
 
     Batches of all chains are compared with the mean of all draws, so chains that disagree count as slow mixing too.
+    Where batches that follow each other are alike, they count as fewer.
 
     Parameters
     ----------
@@ -38,4 +39,17 @@ def effective_draws(draws: NDArray[np.float64]) -> NDArray[np.float64]:
     between = batches.reshape(-1, d).var(axis=0, ddof=1)
     spread = square / max(chains * length - 1, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(spread > 0.0, chains * count * spread / between, 0.0)
+        found = np.where(spread > 0.0, chains * count * spread / between, 0.0)
+        return found * _independent_share(batches - middle)
+
+
+def _independent_share(batches: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return which share of batches counts, from how alike neighbours are: (1 - r) / (1 + r), as of first order.
+
+    Two standard errors of r are taken off, so that batches longer than the correlation count in full.
+    """
+    chains, count, _ = batches.shape
+    products = np.sum(batches[:, 1:] * batches[:, :-1], axis=(0, 1))
+    r = products / np.sum(batches**2, axis=(0, 1)) - 2.0 / math.sqrt(chains * count)
+    r = np.clip(np.nan_to_num(r), 0.0, 1.0)
+    return (1.0 - r) / (1.0 + r)

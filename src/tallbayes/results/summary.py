@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tallbayes.errors import InputError
+from tallbayes.results.diagnostics import judged
+from tallbayes.results.mixing import TAILS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 def summary(tree: "DataTree", probs: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd.DataFrame":
     """Summarise each coefficient.
 
-    Effective sample sizes, R-hat and Monte Carlo standard errors are arviz-stats'.
+    Effective sample sizes, R-hat and Monte Carlo standard errors are arviz-stats'. The last column says whether the
+    draws of a coefficient can be trusted, and if not, why; ``attrs["trust"]`` of the table says it in sentences.
 
     Parameters
     ----------
@@ -44,7 +47,9 @@ def summary(tree: "DataTree", probs: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd
         columns[f"{100 * p:g}%"] = beta.quantile(p, over)
     columns["mcse_mean"] = beta.azstats.mcse(method="mean")
     columns["ess_bulk"] = beta.azstats.ess(method="bulk")
-    columns["ess_tail"] = beta.azstats.ess(method="tail")
+    columns["ess_tail"] = beta.azstats.ess(method="tail", prob=TAILS)
     columns["r_hat"] = beta.azstats.rhat()
     names = [str(name) for name in np.asarray(beta["coefficient"])]
-    return pd.DataFrame({title: values.values for title, values in columns.items()}, index=names)
+    table = pd.DataFrame({title: values.values for title, values in columns.items()}, index=names)
+    table.attrs["trust"], table["trust"] = judged(tree)
+    return table

@@ -27,7 +27,8 @@ def summary_table(frame: "pd.DataFrame") -> "Table":
     table.add_column("\ncoefficient", no_wrap=True)
     for title in map(str, frame.columns):
         two_lines = title.replace("_", "\n") if title.startswith(("ess", "mcse")) else f"\n{title}"
-        table.add_column(two_lines, justify="right", no_wrap=True)
+        words = title == "trust"
+        table.add_column(two_lines, justify="left" if words else "right", no_wrap=not words)
     for name, values in zip(frame.index, frame.to_numpy(), strict=True):
         cells = [_number(str(title), value) for title, value in zip(frame.columns, values, strict=True)]
         table.add_row(str(name), *cells)
@@ -58,7 +59,9 @@ def facts_table(facts: Iterable[Sequence[str]]) -> "Table":
     return table
 
 
-def _number(title: str, value: float) -> str:
+def _number(title: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
     if title.startswith("ess"):
         return f"{value:,.0f}"
     if title.startswith("mcse"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.plan.choose import Chosen
+from tallbayes.results.stays import longest_stays
 from tallbayes.run.chain import Chain, Draw
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
     about = {
         **attributes,
         "bound_violations": int(sum(run.driver.violations for run in runs)),
+        "longest_stay": json.dumps(longest_stays(draws.accepted[:, :kept]).steps.tolist()),  # of each chain
         "warmup": runs[0].warmup,
         "rows": model.n,
         "family": repr(model.family),

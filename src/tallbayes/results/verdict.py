@@ -1,10 +1,11 @@
-"""Was the Gaussian (Laplace) approximation enough? A verdict from the exact draws themselves."""
+"""Can the draws be trusted, and was the Gaussian (Laplace) approximation enough? A verdict from the draws."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tallbayes.errors import InputError
+from tallbayes.results.diagnostics import judged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +71,7 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
 
 
 def verdict(tree: "DataTree") -> str:
-    """Say in a sentence or two whether the Gaussian approximation would have been enough.
+    """Say in a few sentences whether the Gaussian approximation would have been enough, and the draws can be trusted.
 
     Parameters
     ----------
@@ -80,7 +81,8 @@ def verdict(tree: "DataTree") -> str:
     Returns
     -------
     str
-        The verdict, with the worst coefficient and its numbers.
+        The verdict, with the worst coefficients and their numbers. If something speaks against the draws, that comes
+        first, and the Gaussian approximation is not judged.
     """
     table = laplace_check(tree)
     departures = table[["mean_shift", "shift_2.5%", "shift_97.5%"]].abs().max(axis=1)
@@ -90,15 +92,18 @@ def verdict(tree: "DataTree") -> str:
         f"{worst!r}: mean off by {row['mean_shift']:+.2f} sd, sd ratio {row['sd_ratio']:.3f}, "
         f"95 % interval off by {row['shift_2.5%']:+.2f} and {row['shift_97.5%']:+.2f} sd"
     )
+    about_draws, trust = judged(tree)
+    if any(word.startswith("no") for word in trust):
+        judgement = "Whether the Gaussian approximation was enough cannot be said"
+        return f"{about_draws} {judgement}; furthest off was {numbers}."
     failing = int((~table["enough"]).sum())
     if not float(table["mcse"].max()) * QUANTILE_ERROR < ENOUGH["tail"] / 2.0:
-        return f"Too few effective draws to judge the Gaussian approximation; furthest off was {numbers}."
-    if failing == 0:
-        return f"The Gaussian approximation was enough for every coefficient; furthest off was {numbers}."
-    return (
-        f"The Gaussian approximation was not enough for {failing} of {len(table)} coefficients; furthest off was "
-        f"{numbers}."
-    )
+        judgement = "Too few effective draws to judge the Gaussian approximation"
+    elif failing == 0:
+        judgement = "The Gaussian approximation was enough for every coefficient"
+    else:
+        judgement = f"The Gaussian approximation was not enough for {failing} of {len(table)} coefficients"
+    return f"{judgement}; furthest off was {numbers}. {about_draws}"
 
 
 def _mcse(tree: "DataTree") -> "np.ndarray":

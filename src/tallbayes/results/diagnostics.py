@@ -1,0 +1,326 @@
+"""What speaks against the draws of a run: found after every run, and said in words.
+
+A check takes a `Look` and returns findings. To add one, write it and put it into `CHECKS`: warning, summary and verdict
+then speak of it.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import SlowMixingWarning
+from tallbayes.results.mixing import Mixing, mixing_of
+from tallbayes.results.stays import longest_stays, longest_usual_stay
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+FEWEST = 100
+"""Draws of a chain below which nothing is said: whoever asks for so few knows it."""
+LARGEST_R_HAT = 1.01
+"""What R-hat may be, however many draws there are (Vehtari et al., 2021)."""
+FALSE_ALARMS, DOUBT, LEAST = 1e-3, 0.6, 5.0
+"""Of few effective draws R-hat may be larger: so large that chance exceeds it in one of a thousand runs whose chains
+agree, if draws are worth only this share of what they seem to be (estimates of that scatter), though no fewer than 5
+of half a chain. From 4 x 1,000 nearly independent draws on that is less than 1.01, up to some hundreds of
+coefficients."""
+PER_CHAIN, IN_ALL, SHARE = 100, 400, 0.2
+"""Effective draws that are wanted: for each chain, in all; and what suffices in a short run, a share of its draws."""
+ESTIMATED = 50
+"""Effective draws from which on it can be said how many more are needed."""
+IN_FULL = 4_000_000
+"""Draws of a coefficient that are looked at, if those seen at first speak against it."""
+MORE, MANY = "draw more", "draw about"
+EXPLAIN, OPEN = "look at tb.explain(model)", "give a prior that holds what the data leave open"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that speaks against the draws."""
+
+    words: str
+    """What it is, with the worst coefficient and its numbers: whole sentences."""
+    advice: tuple[str, ...]
+    """What may be done about it."""
+    coefficients: tuple[str, ...]
+    """Those it concerns, the worst first."""
+    label: str
+    """The same in a word or two, for tables."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What checks look at."""
+
+    names: list[str]
+    draws: NDArray[np.float64]
+    """Chains x draws x coefficients."""
+    accepted: NDArray[np.bool_] | None
+    """Chains x draws; None if the tree does not say."""
+    mixing: Mixing
+
+    @property
+    def chains(self) -> int:
+        """How many chains there are."""
+        return int(self.draws.shape[0])
+
+    @property
+    def length(self) -> int:
+        """Draws of each chain."""
+        return int(self.draws.shape[1])
+
+
+def findings(tree: "DataTree") -> list[Finding]:
+    """Return all that speaks against the draws of a run; nothing for fewer than 100 draws of each chain.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        A result of `tallbayes.sample`, or any tree with ``posterior["beta"]``.
+
+    Returns
+    -------
+    list of Finding
+        Empty if nothing was found.
+    """
+    return _judge(_look(tree))
+
+
+def judged(tree: "DataTree") -> tuple[str, list[str]]:
+    """Say whether the draws of a run can be trusted, with the worst coefficients and their numbers.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        A result of `tallbayes.sample`, or any tree with ``posterior["beta"]``.
+
+    Returns
+    -------
+    str
+        Some sentences.
+    list of str
+        For each coefficient "yes", or in a word or two why not.
+    """
+    look = _look(tree)
+    found = _judge(look)
+    if not found:
+        return _no_complaint(look), ["yes" if look.length >= FEWEST else "too few draws"] * len(look.names)
+    concerned = [(finding.label, set(finding.coefficients)) for finding in found]
+    labels = [[label for label, names in concerned if name in names] for name in look.names]
+    return _complaint(found), [f"no: {', '.join(every)}" if every else "yes" for every in labels]
+
+
+def warn_of_findings(tree: "DataTree") -> None:
+    """Warn of all that speaks against the draws of a run.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        A result of `tallbayes.sample`.
+    """
+    try:
+        found = findings(tree)
+        message = _complaint(found) if found else ""
+    except KeyboardInterrupt:  # every draw is made: a late Ctrl-C must not lose them
+        message = "Interrupted before the draws were looked at: tb.verdict(tree) says whether they can be trusted."
+    if message:
+        warnings.warn(message, SlowMixingWarning, stacklevel=3)
+
+
+def _complaint(found: list[Finding]) -> str:
+    every = dict.fromkeys(advice for finding in found for advice in finding.advice)
+    if any(advice.startswith(MANY) for advice in every):
+        every.pop(MORE, None)
+    *first, last = every
+    what_to_do = ", ".join([*first, f"or {last}" if first else last])
+    sentences = [finding.words for finding in found]
+    return " ".join(["The draws cannot be trusted yet.", *sentences, f"{what_to_do[0].upper()}{what_to_do[1:]}."])
+
+
+def _no_complaint(look: Look) -> str:
+    if look.length < FEWEST:
+        return (
+            f"Too few draws to say whether they can be trusted: {look.length} of each chain, "
+            f"and fewer than {FEWEST} say little."
+        )
+    mixing, name = look.mixing, look.names
+    bulk, tail, r_hat = np.argmin(mixing.ess_bulk), np.argmin(mixing.ess_tail), np.argmax(mixing.r_hat)
+    at_least = "at least " if mixing.every > 1 else ""
+    stays = "" if look.accepted is None else f"; no chain stood still for more than {_steps(look.accepted)}"
+    weak = " This is a weak check: it compares the halves of one chain." if look.chains == 1 else ""
+    return (
+        f"Nothing speaks against the draws: R-hat is at most {mixing.r_hat[r_hat]:.3f} ({name[r_hat]!r}), "
+        f"effective draws are {at_least}{mixing.ess_bulk[bulk]:,.0f} in the bulk ({name[bulk]!r}) and "
+        f"{at_least}{mixing.ess_tail[tail]:,.0f} in the tails ({name[tail]!r}){stays}.{weak}"
+    )
+
+
+def _steps(accepted: NDArray[np.bool_]) -> str:
+    steps = int(longest_stays(accepted).steps.max())
+    return f"{steps:,} step{'' if steps == 1 else 's'}"
+
+
+# -- looking --
+
+
+def _look(tree: "DataTree") -> Look:
+    beta = tree["posterior"]["beta"].transpose("chain", "draw", ...)
+    draws = np.asarray(beta)
+    names = [str(name) for name in np.asarray(beta["coefficient"])]
+    try:
+        accepted = np.asarray(tree["sample_stats"]["accepted"].transpose("chain", "draw"), dtype=np.bool_)
+    except (KeyError, ValueError):
+        accepted = None
+    mixing = mixing_of(draws)
+    if mixing.every > 1:
+        mixing = _in_full(draws, mixing)
+    return Look(names, draws, accepted, mixing)
+
+
+def _in_full(draws: NDArray[np.float64], mixing: Mixing) -> Mixing:
+    """Put in the numbers from all draws, for the worst of the coefficients that would be spoken against."""
+    chains = draws.shape[0]
+    bad = _few(mixing, chains, mixing.draws * chains) | _differ(mixing, chains)
+    worst = {int(np.argmin(mixing.ess_bulk)), int(np.argmin(mixing.ess_tail)), int(np.argmax(mixing.r_hat))}
+    for j in worst:
+        if bad[j]:
+            exact = mixing_of(draws[:, :, j : j + 1], most=IN_FULL)
+            for into, value in zip(mixing[:4], exact[:4], strict=True):
+                into[j] = value[0]
+    return mixing
+
+
+def _few(mixing: Mixing, chains: int, all_draws: int) -> NDArray[np.bool_]:
+    return np.minimum(mixing.ess_bulk, mixing.ess_tail) < effective_draws_wanted(chains, all_draws)
+
+
+def _differ(mixing: Mixing, chains: int) -> NDArray[np.bool_]:
+    return mixing.r_hat > largest_r_hat(chains, mixing.within)
+
+
+def effective_draws_wanted(chains: int, all_draws: int) -> float:
+    """Return how many effective draws are wanted: 400, and 100 of each chain; of a short run a fifth of its draws.
+
+    None of a run with fewer than 400 draws in all: there, estimates scatter by as much as themselves.
+    """
+    return 0.0 if all_draws < IN_ALL else min(max(IN_ALL, PER_CHAIN * chains), SHARE * all_draws)
+
+
+def largest_r_hat(chains: int, within: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what R-hat of each coefficient may be: 1.01, or what chance makes of few effective draws.
+
+    Means of the 2 x chains halves scatter like those of independent draws. So R-hat^2 - 1 is about (F - 1) / n, where n
+    is the number of independent draws that a half is worth, and F is chi-square over its degrees of freedom.
+    """
+    from scipy.special import chdtri
+
+    free = 2 * chains - 1
+    # Bulk and spread are two chances for each coefficient.
+    excess = float(chdtri(free, FALSE_ALARMS / (2 * within.size))) / free - 1.0
+    return np.maximum(LARGEST_R_HAT, np.sqrt(1.0 + excess / np.maximum(DOUBT * within, LEAST)))
+
+
+# -- checks --
+
+
+def _chains_differ(look: Look) -> list[Finding]:
+    limit = largest_r_hat(look.chains, look.mixing.within)
+    concerned = _worst_first(_differ(look.mixing, look.chains), -look.mixing.r_hat)
+    if not concerned:
+        return []
+    worst = concerned[0]
+    r_hat = look.mixing.r_hat[worst]
+    several = look.chains > 1
+    who = "Chains disagree" if several else "The two halves of the chain disagree"
+    weak = "" if several else " Of one chain R-hat is a weak check: it sees only what changes within it."
+    words = (
+        f"{who}: R-hat is {'more than 100' if r_hat > 100.0 else f'{r_hat:.3f}'} for {look.names[worst]!r}"
+        f"{_others(concerned, 'too large')}, where chance explains {limit[worst]:.3f}.{weak}"
+    )
+    advice = (MORE, EXPLAIN, OPEN) if several else (MORE, "draw from several chains", EXPLAIN, OPEN)
+    return [Finding(words, advice, _named(look, concerned), "chains differ" if several else "halves differ")]
+
+
+def _few_effective_draws(look: Look) -> list[Finding]:
+    mixing, all_draws = look.mixing, look.chains * look.length
+    wanted = effective_draws_wanted(look.chains, all_draws)
+    fewest = np.minimum(mixing.ess_bulk, mixing.ess_tail)
+    concerned = _worst_first(_few(mixing, look.chains, all_draws), fewest)
+    if not concerned:
+        return []
+    worst = concerned[0]
+    words = (
+        f"Too few effective draws: of {all_draws:,}, {look.names[worst]!r} has {mixing.ess_bulk[worst]:,.0f} in the "
+        f"bulk and {mixing.ess_tail[worst]:,.0f} in the tails{_others(concerned, 'too few')}, where {wanted:,.0f} are "
+        "wanted."
+    )
+    advice: tuple[str, ...] = (MORE, EXPLAIN, OPEN)
+    if fewest[worst] >= ESTIMATED:
+        times = max(IN_ALL, PER_CHAIN * look.chains) / fewest[worst]
+        advice = (f"{MANY} {math.ceil(times + 0.5)} times as many",)
+    return [Finding(words, advice, _named(look, concerned), "few effective draws")]
+
+
+def _nothing_moved(look: Look) -> list[Finding]:
+    """Find coefficients whose draws are all the same, of which R-hat and ESS say nothing."""
+    concerned = [int(j) for j in np.flatnonzero(np.isnan(look.mixing.r_hat))]
+    if not concerned:
+        return []
+    all_draws = look.chains * look.length
+    words = f"All {all_draws:,} draws of {look.names[concerned[0]]!r} are the same{_others(concerned, 'the same')}."
+    return [Finding(words, (EXPLAIN, "take another kernel"), _named(look, concerned), "never moved")]
+
+
+def _long_stays(look: Look) -> list[Finding]:
+    if look.accepted is None:
+        return []
+    if not look.accepted.any():
+        words = "Not one step was accepted: every chain stayed where it was."
+        return [Finding(words, (EXPLAIN, "take another kernel"), tuple(look.names), "a chain stood still")]
+    stays, limit = longest_stays(look.accepted), longest_usual_stay(look.accepted)
+    long = _worst_first(stays.steps > limit, -stays.steps)
+    if not long:
+        return []
+    chain = long[0]
+    first = int(stays.first[chain])
+    seen = look.draws[:, :: look.mixing.every]
+    spread = seen.std(axis=(0, 1))
+    away = np.abs(look.draws[chain, first] - seen.mean(axis=(0, 1))) / np.where(spread > 0.0, spread, np.inf)
+    far = _worst_first(np.ones(away.size, dtype=np.bool_), -away)
+    others = "".join(f"; chain {c} for {stays.steps[c]:,}" for c in long[1:])
+    name = look.names[far[0]]
+    words = (
+        f"Chain {chain} stood still for {stays.steps[chain]:,} steps in a row (draws {first:,} to "
+        f"{first + stays.steps[chain] - 1:,}), with {name!r} {away[far[0]]:.1f} standard deviations from its "
+        f"mean{others}. Up to {limit:,.0f} steps would be usual."
+    )
+    advice = (MORE, f"give {name!r} a prior that holds its tail")
+    return [Finding(words, advice, _named(look, far), "a chain stood still")]
+
+
+CHECKS: list[Callable[[Look], list[Finding]]] = [_nothing_moved, _chains_differ, _few_effective_draws, _long_stays]
+"""Every check, in the order in which findings are told."""
+
+
+def _judge(look: Look) -> list[Finding]:
+    if look.length < FEWEST:
+        return []
+    return [finding for check in CHECKS for finding in check(look)]
+
+
+def _worst_first(concerned: NDArray[np.bool_], order: NDArray[Any]) -> list[int]:
+    return [int(j) for j in np.argsort(order, kind="stable") if concerned[j]]
+
+
+def _named(look: Look, columns: list[int]) -> tuple[str, ...]:
+    return tuple(look.names[j] for j in columns)
+
+
+def _others(concerned: list[int], what: str) -> str:
+    more = len(concerned) - 1
+    return "" if more == 0 else f" (and {what} for {more} more)"
