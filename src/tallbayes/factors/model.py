@@ -11,6 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallbayes.checks import counted
 from tallbayes.errors import InputError
 from tallbayes.factors import formula as formulas
 from tallbayes.factors.check import check_rows
@@ -149,7 +150,7 @@ class Factors(Model):
         """Describe the model in a line."""
         text = repr(self.family)
         short = text if len(text) <= SHORT else text[:SHORT] + " ..."
-        return f"Factors({self.n:,} rows, parameters {', '.join(self.names)}: {short}, {self.prior})"
+        return f"Factors({counted(self.n, 'row')}, parameters {', '.join(self.names)}: {short}, {self.prior})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +285,7 @@ def _table(data: Any, columns: Sequence[str] | None) -> tuple[Matrix, list[str]]
         raise InputError(f"data: shape {array.shape} was given; expected rows x columns, at least one of each.")
     names = [f"x{j}" for j in range(array.shape[1])] if columns is None else [str(name) for name in columns]
     if len(names) != array.shape[1]:
-        raise InputError(f"columns: {len(names)} names were given; data has {array.shape[1]} columns.")
+        raise InputError(f"columns: {len(names)} names were given; data has {counted(array.shape[1], 'column')}.")
     return writable_view(np.ascontiguousarray(array, dtype=np.float64)), names
 
 

@@ -5,6 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from tallbayes.checks import counted
 from tallbayes.models.base import Model
 from tallbayes.run.chain import Status
 
@@ -168,7 +169,7 @@ def _seconds_left(chain: Status, before: int, seconds: float) -> float | None:
 
 
 def _setting_up(model: Model) -> str:
-    return f"setting up: mode, expansion and bounds of {model.n:,} rows ..."
+    return f"setting up: mode, expansion and bounds of {counted(model.n, 'row')} ..."
 
 
 def _line(chains: list[Status], left: list[float | None]) -> str:
