@@ -28,6 +28,8 @@ Matrix = NDArray[np.float64]
 
 TILE = 128
 """Rows whose potentials are evaluated in one call."""
+MOST_ROWS, MOST_NUMBERS = 16384, 2**17
+"""Up to so many rows, and numbers in the design, one thread sums them in the time that threads take to begin."""
 
 
 def answer_from(model: Model, metric: Metric) -> Any:
@@ -53,9 +55,9 @@ def answer_from(model: Model, metric: Metric) -> Any:
 
 
 def rows_are_at_hand(model: Model) -> bool:
-    """Return whether all rows are in memory and make up no more than one block."""
+    """Return whether all rows are in memory, and few."""
     source = model.source
-    return isinstance(source, ArraySource) and source.n <= source.block_rows
+    return isinstance(source, ArraySource) and source.n <= MOST_ROWS and source.X.size <= MOST_NUMBERS
 
 
 @compiled

@@ -22,6 +22,9 @@ LARGE, LARGE_TOLERANCE, TOLERATED = 5_000_000, 0.1, 0.25
 """With this many numbers in the design a pass costs more than it gains: a centre this near the mode, on average
 over the coefficients, serves as well, and the sampler is exact around every centre. One that turns out to be no further
 off than the last number is kept."""
+FEW_ROWS = 0.1
+"""Few rows speak of a coefficient if its largest value moves a predictor by more than this for each of its standard
+deviations; it is then not left further than this from its mode."""
 NEAR = 0.5
 """The same for a subsample, whose own mode is further than that from the one looked for."""
 MARGIN = 1.25
@@ -187,7 +190,7 @@ class _Search:
         for iteration in range(limit):
             step, length = self._direction(point)
             stalled = length < SHORT and length > STALLED * length_before
-            if length < tolerance or stalled:
+            if (length < tolerance and not self._far_for_few_rows(point, step, tolerance)) or stalled:
                 # Along a separation the last step is short in standard deviations, yet moves predictors.
                 if not exploring and (iteration >= SUSPICIOUS or tolerance > TOLERANCE or stalled):
                     refuse_recession(self.model, step)
@@ -211,6 +214,17 @@ class _Search:
             "standard deviations."
         )
         raise failed_search(self.model, what_happened, point.theta, step)
+
+    def _far_for_few_rows(self, point: _Point, step: Vector, tolerance: float) -> bool:
+        """Return whether a coefficient of which few rows speak is still far from the mode, by its own measure.
+
+        There the posterior is far from a Gaussian, and one that has no mode at all is found by going further.
+        """
+        if tolerance <= TOLERANCE or self.exploring or not self.model.predictors.linear:
+            return False
+        scale = np.sqrt(np.abs(np.diag(point.hessian)))
+        few = self.model.profile.largest > FEW_ROWS * scale
+        return bool(np.any(few & (np.abs(step) * scale > FEW_ROWS)))
 
     def _refuse_endless(self, theta: Vector, step: Vector, before: Vector) -> None:
         """Raise if steps do not get shorter although the potential has become flat: Newton's do at a mode."""
