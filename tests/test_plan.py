@@ -2,17 +2,21 @@
 
 import json
 import re
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from numba.core.compiler_lock import global_compiler_lock
 
 import tallbayes as tb
+from tallbayes.compiled import Stopwatch
 from tallbayes.plan import explain
 from tallbayes.plan.choose import choose
 from tallbayes.plan.effective import effective_range
 from tallbayes.plan.explain import describe
+from tallbayes.setup.setup import setup_of
 
 
 def logistic(n, d, seed=1):
@@ -208,6 +212,25 @@ def test_what_the_user_chose_is_shown(ordinary, bound, truncation, shown):
     text = str(tb.explain(ordinary, tb.kernels.ScalableMH(order=2, bound=bound, truncation=truncation), draws=10))
     assert shown in text
     assert ("ball" in text) == isinstance(bound, tb.bounds.Local)
+
+
+def test_what_the_set_up_took_is_remembered():
+    model = logistic(3000, 3)
+    assert setup_of(model).seconds == 0.0
+    tb.sample(model, draws=10, chains=1, seed=1, progress=False)
+    taken = setup_of(model).seconds
+    assert taken > 0.0
+    assert tb.explain(model, draws=10, chains=1).setup_seconds >= taken
+    assert setup_of(model).seconds >= taken
+
+
+def test_compilation_is_not_part_of_a_time():
+    watch, started = Stopwatch(), time.perf_counter()
+    with watch.running():
+        time.sleep(0.02)
+        with global_compiler_lock, global_compiler_lock:
+            time.sleep(0.05)
+    assert 0.02 <= watch.seconds <= time.perf_counter() - started - 0.05
 
 
 def test_one_row_is_not_one_rows():

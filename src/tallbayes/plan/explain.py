@@ -101,7 +101,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook; colours are the notebook's own."""
-        cell = 'style="text-align: left; vertical-align: top; background: transparent"'
+        cell = 'style="text-align: left"'  # notebooks put numbers on the right, and text with them
         parts = [f"<div><p><strong>{escape(self.summary)}</strong></p>"]
         for title, lines in self._sections():
             rows = "".join(
@@ -129,7 +129,7 @@ class Explanation:
                 f"{_seconds(self.sampling_seconds)} on {counted(min(self.threads, self.chains), 'thread')}",
             ),
             ("model", f"{counted(self.rows, 'row')}, {counted(self.columns, self.named)}: {names}"),
-            ("family", self.family),
+            ("family" if self.named == "column" else "each row", self.family),
             ("prior", self.prior),
         ]
 
