@@ -9,6 +9,7 @@ from tallbayes.compiled import Stopwatch
 from tallbayes.plan.choose import Chosen
 from tallbayes.plan.effective import effective_range
 from tallbayes.run.chain import Chain, room_for
+from tallbayes.sources.base import RANDOM_ACCESS
 
 MOST_STEPS, NANOSECONDS = 40_000, 1e8
 """Steps of a trial, at most: so many, or what takes so long on an ordinary core. No clock decides, so the same model
@@ -46,6 +47,10 @@ def try_out(chosen: Chosen, together: int = 1) -> Trial:
     """
     prepared = chosen.prepared
     steps = max(1, min(MOST_STEPS, int(NANOSECONDS / chosen.nanoseconds())))
+    if (
+        RANDOM_ACCESS not in prepared.model.source.offers
+    ):  # rows come by passes: no more of them than were rehearsed
+        steps, together = min(steps, chosen.rehearsal.steps), 1
     warmup = int(WARM_UP * steps)
     kept = room_for(together, steps - warmup, prepared.model.d)
     seeds = enumerate(np.random.SeedSequence(20191).spawn(together))
