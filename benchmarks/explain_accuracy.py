@@ -1,11 +1,11 @@
-"""Does `explain` predict rows per draw and acceptance? Ten data sets, among them heavy tails and skewness."""
+"""Does `explain` keep its word on rows, acceptance, effective draws and time? Ten data sets, some of them skewed."""
 
 import json
 
 import numpy as np
 
 import tallbayes as tb
-from problems import flat, logistic, mean_rows, rare_events
+from problems import effective, flat, logistic, mean_rows, rare_events
 
 rng = np.random.default_rng(8)
 
@@ -47,13 +47,14 @@ models = {
     "Student-t(4), n = 10^5": robust(100_000, 10, 4.0),
     "n = 1000, d = 10": flat(*logistic(1000, 10, 5)),
 }
-print(f"{'':<34}{'rows per draw':^30}{'acceptance':^26}")
-print(f"{'':<34}{'predicted':>10}{'happened':>10}{'off':>9} {'predicted':>9}{'happened':>9}{'off':>8}")
+print(f"{'':<34}{'rows per draw':^30}{'acceptance':^26}{'effective of 40,000':^24}{'sampling s':^16}")
+titles = f"{'predicted':>10}{'happened':>10}{'off':>9} {'predicted':>9}{'happened':>9}{'off':>8}"
+print(f"{'':<34}{titles}{'predicted':>15}{'happened':>9}{'pred.':>8}{'happ.':>8}")
 worst = 0.0
 for name, model in models.items():
     expected = tb.explain(model, draws=20_000, chains=2)
     tree = tb.sample(model, draws=20_000, chains=2, seed=9, progress=False)
-    rows = mean_rows(tree)
+    rows, found, seconds = mean_rows(tree), effective(tree), tree.attrs["sampling_seconds"]
     if rows * 40_000 < 400:  # too few events to say what happened: ask for more draws, same plan
         plan = json.loads(tree.attrs["plan"])
         kernel = tb.kernels.ScalableMH(order=plan["order"], sketch=plan["sketch"])
@@ -64,7 +65,9 @@ for name, model in models.items():
     worst = max(worst, abs(off[0]), abs(off[1]))
     print(
         f"{name:<34}{expected.rows_per_draw:>10.4g}{rows:>10.4g}{100 * off[0]:>+8.1f}%"
-        f" {expected.acceptance:>9.3f}{accepted:>9.3f}{100 * off[1]:>+7.1f}%",
+        f" {expected.acceptance:>9.3f}{accepted:>9.3f}{100 * off[1]:>+7.1f}%"
+        f"{' to '.join(f'{x:.0f}' for x in expected.effective_draws or (0.0, 0.0)):>15}{found:>9.0f}"
+        f"{expected.sampling_seconds:>8.2f}{seconds:>8.2f}",
         flush=True,
     )
 print(f"worst {100 * worst:.1f} % (target 25 %)")

@@ -535,7 +535,7 @@ def test_the_example_of_the_documentation(capsys):
     space = {}
     exec(code, space)
     printed = capsys.readouterr().out
-    assert "order of the surrogate         2" in printed
+    assert "Taylor expansion of order 2" in printed
     tree, model = space["tree"], space["model"]
     assert list(tb.summary(tree).index) == model.names == PARAMETERS
     assert tb.verdict(tree).startswith("The Gaussian approximation was")

@@ -64,29 +64,32 @@ def test_a_run_peaks_at_little_more_than_its_result(progress):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "draws"),
+    ("kernel", "draws", "n"),
     [
-        (tb.kernels.ScalableMH(order=3, sketch=True), 20_000),
-        (tb.kernels.ScalableMH(order=2, sketch=True), 20_000),
-        (tb.kernels.Firefly(), 1000),
-        (tb.kernels.Firefly(), 20),
+        (tb.kernels.ScalableMH(order=3, sketch=True), 20_000, 300_000),
+        (tb.kernels.ScalableMH(order=2, sketch=True), 20_000, 300_000),
+        (tb.kernels.ScalableMH(order=2), 20, 300_000),
+        (tb.kernels.ScalableMH(order=2), 100_000, 20_000),
+        (tb.kernels.Firefly(), 1000, 300_000),
+        (tb.kernels.Firefly(), 20, 300_000),
     ],
-    ids=["sketch-3", "sketch-2", "firefly", "firefly-short"],
+    ids=["sketch-3", "sketch-2", "few-draws", "many-draws", "firefly", "firefly-short"],
 )
-def test_predicted_memory_is_what_is_used(kernel, draws):
-    """Tables, what chains have of their own, and draws, by tracemalloc, which sees every array of NumPy."""
+def test_predicted_memory_is_what_is_used(kernel, draws, n):
+    """The set-up's peak, tables, what chains have of their own, draws: by tracemalloc, which sees NumPy's arrays."""
     predicted, peak = run(
         f"""
         kernel = tb.kernels.{kernel!r}
         tb.sample(logistic(20_000, 8), kernel, draws=10, chains=2, seed=1, progress=False)
-        model = logistic(300_000, 8)
+        model = logistic({n}, 8)
         gc.collect()
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         tree = tb.sample(model, kernel, draws={draws}, chains=3, seed=1, warmup=10, progress=False, threads=2)
         peak = tracemalloc.get_traced_memory()[1] - before
         tracemalloc.stop()
-        print(json.dumps([1e6 * tb.explain(model, kernel, draws={draws}, chains=3).memory_megabytes, peak]))
+        explained = tb.explain(model, kernel, draws={draws}, chains=3, threads=2)
+        print(json.dumps([1e6 * explained.memory_megabytes, peak]))
         """
     )
     assert predicted > 10e6
@@ -96,13 +99,16 @@ def test_predicted_memory_is_what_is_used(kernel, draws):
 def test_predicted_memory_grows_with_draws_and_chains():
     rng = np.random.default_rng(1)
     model = tb.Regression(rng.standard_normal((5000, 4)), rng.random(5000) < 0.5, tb.families.Bernoulli())
+    one = 4 * 8 + 10
     for kernel, own in ((tb.kernels.ScalableMH(order=2), 0), (tb.kernels.Firefly(), 24 * 5000)):
-        base = tb.explain(model, kernel, draws=1000, chains=1).memory_megabytes
-        more = tb.explain(model, kernel, draws=3000, chains=1).memory_megabytes
-        chains = tb.explain(model, kernel, draws=1000, chains=3).memory_megabytes
-        # Each draw is in the result, and (of so few) in the chain's own room as well.
-        assert 1e6 * (more - base) == pytest.approx(2 * 2000 * (4 * 8 + 10))
-        assert 1e6 * (chains - base) == pytest.approx(2 * 2000 * (4 * 8 + 10) + 2 * own)
+        few = tb.explain(model, kernel, draws=1, chains=1).memory_megabytes
+        base = tb.explain(model, kernel, draws=20_000, chains=1).memory_megabytes
+        more = tb.explain(model, kernel, draws=30_000, chains=1).memory_megabytes
+        chains = tb.explain(model, kernel, draws=20_000, chains=3).memory_megabytes
+        assert few < base  # what the set-up takes, and gives back
+        # Each draw is in the result, in the chain's own room (there are so few), and twice in the last look at all.
+        assert 1e6 * (more - base) == pytest.approx(2 * 10_000 * one + 2 * 10_000 * 4 * 8)
+        assert 1e6 * (chains - base) == pytest.approx(2 * (2 * 20_000 * one + own))
 
 
 @pytest.mark.parametrize("dtype", ["np.int8", "np.bool_", "np.float32"])

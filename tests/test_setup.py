@@ -14,6 +14,7 @@ import pytest
 import tallbayes as tb
 from tallbayes.errors import InputError
 from tallbayes.plan.choose import choose
+from tallbayes.run.trial import try_out
 from tallbayes.setup.setup import Setup, setup_of
 from tallbayes.sources.arrays import ArraySource
 from tallbayes.sources.base import Block, Source
@@ -120,6 +121,11 @@ def test_the_passes_of_a_stream():
     assert tb.explain(model).passes == first.passes
     assert setup.passes == first.passes
     assert forecasts > first.passes  # a rehearsal's own
+    before = model.source.passes
+    chosen = choose(model, None, 4000)
+    rehearsed = model.source.passes
+    assert try_out(chosen, 4).steps == chosen.rehearsal.steps
+    assert model.source.passes - rehearsed <= rehearsed - before + 1  # a trial's own: no more than that
 
 
 def test_a_wider_ball_takes_one_pass_for_its_bounds():

@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.compiled import silence
+from tallbayes.compiled import Stopwatch, silence
 from tallbayes.errors import InputError
 from tallbayes.kernels import Kernel
 from tallbayes.models.base import Model
-from tallbayes.plan.choose import choose
+from tallbayes.plan.choose import Chosen, choose
 from tallbayes.plan.explain import Explanation, describe
 from tallbayes.results.diagnostics import warn_of_findings
 from tallbayes.results.tree import build_tree
 from tallbayes.run.chain import Chain, room_for
 from tallbayes.run.progress import choose_progress
 from tallbayes.run.sampler import run_chains
+from tallbayes.run.trial import try_out
+from tallbayes.setup.setup import setup_of
 from tallbayes.sources.threads import available_threads
 
 if TYPE_CHECKING:
@@ -29,10 +31,11 @@ def explain(
     draws: int = 1000,
     chains: int = 4,
     threads: int | None = None,
+    verbose: bool = False,
 ) -> Explanation:
-    """Say what `tallbayes.sample` would do with the same arguments.
+    """Say what `tallbayes.sample` would do with the same arguments: time, memory, effective draws, and how.
 
-    Takes the passes over the rows that `sample` needs before its first draw, and makes a few hundred steps. The model
+    Takes the passes over the rows that `sample` needs before its first draw, and makes some thousand steps. The model
     keeps what was found, so a `sample` that follows takes none of them again.
 
     Parameters
@@ -46,15 +49,30 @@ def explain(
     chains : int
         Number of chains.
     threads : int or None
-        Threads for passes over the rows; defaults to every core.
+        Threads to use; defaults to every core.
+    verbose : bool
+        Whether to print what else was considered, with the time expected of it.
 
     Returns
     -------
     Explanation
-        Order, radius, passes, expected rows per draw, acceptance, full passes, memory, speed, alternatives.
+        Print it, or use its attributes: `seconds`, `memory_megabytes`, `rows_per_draw`, `effective_draws` (low and
+        high), `plan` and others.
     """
     _check("explain", model, kernel, {"draws": draws, "chains": chains, "threads": threads})
-    return describe(choose(model, kernel, draws * chains, threads=threads), draws, chains)
+    chosen, setup_seconds = _plan(model, kernel, draws * chains, threads)
+    workers = threads or available_threads()
+    trial = try_out(chosen, min(workers, chains))
+    return describe(
+        chosen,
+        draws,
+        chains,
+        workers,
+        setup_seconds=setup_seconds,
+        step_seconds=trial.seconds,
+        effective=trial.effective,
+        verbose=verbose,
+    )
 
 
 def sample(
@@ -120,7 +138,7 @@ def sample(
     with display, silence(progress is False):
         started = time.perf_counter()
         display.setting_up(model)
-        chosen = choose(model, kernel, draws * chains, threads=threads)
+        chosen, _ = _plan(model, kernel, draws * chains, threads)
         prepared = chosen.prepared
         steps = prepared.warmup if warmup is None else warmup
         kept = room_for(chains, draws, model.d)
@@ -142,6 +160,17 @@ def sample(
         tree = build_tree(chosen, runs, kept, attributes | {"interrupted": 1})
     warn_of_findings(tree)
     return tree
+
+
+def _plan(model: Model, kernel: Kernel | None, draws: int, threads: int | None) -> tuple[Chosen, float]:
+    """Return a kernel that is ready to run, and the seconds that set-up and choice took, now or before."""
+    setup, watch = setup_of(model), Stopwatch()
+    before = setup.passes
+    with watch.running():
+        chosen = choose(model, kernel, draws, threads=threads)
+    if setup.passes > before:
+        setup.seconds += watch.seconds
+    return chosen, max(setup.seconds, watch.seconds)
 
 
 def _check(owner: str, model: Any, kernel: Any, counts: dict[str, int | None]) -> None:

@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers (Python's or NumPy's, not bool) and parts."""
+"""Checks of arguments: numbers (Python's or NumPy's, not bool) and parts; and counts in what is said of them."""
 
 import math
 from numbers import Integral, Real
@@ -27,3 +27,9 @@ def instance_or_none(owner: str, name: str, value: Any, kinds: tuple[type, ...],
     """Raise unless the value is None or one of the kinds."""
     if value is not None and not isinstance(value, kinds):
         raise InputError(f"{owner}: {name}={value!r} was given; expected e.g. {example}, or None.")
+
+
+def counted(count: int | str, noun: str) -> str:
+    """Return a count, or its text, with what is counted: in the singular for one."""
+    text = count if isinstance(count, str) else f"{count:,}"
+    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"

@@ -14,6 +14,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -24,6 +25,7 @@ import numba
 from numba.core import caching
 from numba.core import config as numba_config
 from numba.core.ccallback import CFunc
+from numba.core.event import TimingListener, install_listener
 from numba.core.sigutils import normalize_signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -91,6 +93,28 @@ def silence(silent: bool = True) -> Iterator[None]:
         yield
     finally:
         announcements.silent = before
+
+
+class Stopwatch:
+    """Measures a block's time without what Numba's compiler took of it, or loading what it made before."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        """Known once the block has ended."""
+        self._compiling = TimingListener()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Measure a block; several add up."""
+        before = self._compiler_seconds
+        started = time.perf_counter()
+        with install_listener("numba:compiler_lock", self._compiling):
+            yield
+        self.seconds += max(time.perf_counter() - started - (self._compiler_seconds - before), 0.0)
+
+    @property
+    def _compiler_seconds(self) -> float:
+        return float(self._compiling.duration) if self._compiling.done else 0.0
 
 
 class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):

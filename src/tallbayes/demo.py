@@ -1,6 +1,5 @@
 """The demo: a logistic regression with very many rows, from data to picture, on data it makes itself."""
 
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -116,8 +115,7 @@ def run_demo(console: "Console", *, rows: int, draws: int, seed: int, out: Path)
     console.print(facts_table(_about(model, data).items()))
 
     console.print("\n[bold]Plan[/bold]  what sample() will do")
-    lines = str(explain(model, draws=draws, chains=CHAINS)).splitlines()
-    console.print(facts_table([re.split(r"\s{2,}", line, maxsplit=1) for line in lines]))
+    console.print(str(explain(model, draws=draws, chains=CHAINS, verbose=True)), markup=False, soft_wrap=True)
 
     console.print("\n[bold]Sampling[/bold]")
     tree = sample(model, draws=draws, chains=CHAINS, seed=seed, progress=True)

@@ -11,12 +11,13 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallbayes.checks import counted
 from tallbayes.errors import InputError
 from tallbayes.factors import formula as formulas
 from tallbayes.factors.check import check_rows
 from tallbayes.factors.rows import FactorRows, around
 from tallbayes.families.rows import RowFunctions
-from tallbayes.models.base import Model, counted
+from tallbayes.models.base import Model
 from tallbayes.models.predictors import Identity
 from tallbayes.priors import Each, Prior, WeaklyInformative, each
 from tallbayes.sources.arrays import ArraySource, frequency_weights, numeric, per_row, writable_view
@@ -284,7 +285,7 @@ def _table(data: Any, columns: Sequence[str] | None) -> tuple[Matrix, list[str]]
         raise InputError(f"data: shape {array.shape} was given; expected rows x columns, at least one of each.")
     names = [f"x{j}" for j in range(array.shape[1])] if columns is None else [str(name) for name in columns]
     if len(names) != array.shape[1]:
-        raise InputError(f"columns: {len(names)} names were given; data has {array.shape[1]} columns.")
+        raise InputError(f"columns: {len(names)} names were given; data has {counted(array.shape[1], 'column')}.")
     return writable_view(np.ascontiguousarray(array, dtype=np.float64)), names
 
 

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 FEWEST = 100
 """Draws of a chain below which nothing can be said."""
+AT_ONCE = 65536
+"""Draws whose squares are in memory at a time."""
 
 
 def effective_draws(draws: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -34,8 +36,8 @@ def effective_draws(draws: NDArray[np.float64]) -> NDArray[np.float64]:
         batches[chain] = draws[chain, : count * size].reshape(count, size, d).mean(axis=1)
         middle += draws[chain].mean(axis=0) / chains
     for chain in range(chains):
-        for first in range(0, length, 65536):
-            square += np.sum((draws[chain, first : first + 65536] - middle) ** 2, axis=0)
+        for first in range(0, length, AT_ONCE):
+            square += np.sum((draws[chain, first : first + AT_ONCE] - middle) ** 2, axis=0)
     between = batches.reshape(-1, d).var(axis=0, ddof=1)
     spread = square / max(chains * length - 1, 1)
     with np.errstate(divide="ignore", invalid="ignore"):

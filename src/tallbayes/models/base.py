@@ -15,11 +15,6 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number of things in words, e.g. "1 row" or "3,000 rows"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 class Model(ABC):
     """Rows, their likelihood as a function of predictors, a prior, and where to look for the mode."""
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallbayes.checks import counted
 from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.responses import robust_spread, without_outliers
-from tallbayes.models.base import Model, counted
+from tallbayes.models.base import Model
 from tallbayes.models.predictors import Linear
 from tallbayes.models.products import weighted_gram
 from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
@@ -144,8 +145,7 @@ class Regression(Model):
 
     def __repr__(self) -> str:
         """Describe the model in a line."""
-        size = f"{counted(self.n, 'row')} x {counted(self.d, 'column')}"
-        return f"Regression({size}, {self.family}, {self.prior})"
+        return f"Regression({counted(self.n, 'row')} x {counted(self.d, 'column')}, {self.family}, {self.prior})"
 
 
 def _refuse_beside_a_source(given: dict[str, object]) -> None:
@@ -188,7 +188,7 @@ def _source(
     if response.shape == (n, 1):
         response = response[:, 0]
     if response.shape != (n,):
-        raise InputError(f"y: shape {response.shape} was given; X has {n} rows, so ({n},) was expected.")
+        raise InputError(f"y: shape {response.shape} was given; X has {counted(n, 'row')}, so ({n},) was expected.")
     family.check_rows(n)
     response = writable_view(np.ascontiguousarray(response, dtype=np.float64))
     return ArraySource(
@@ -228,7 +228,7 @@ def _names(names: Sequence[str] | None, d: int) -> list[str]:
         raise InputError(f"names: {names!r} was given; expected a list with one name for each of the {d} columns.")
     result = [str(name) for name in names] if names is not None else [f"x{j}" for j in range(d)]
     if len(result) != d:
-        raise InputError(f"names: {len(result)} were given; X has {d} columns.")
+        raise InputError(f"names: {len(result)} were given; X has {counted(d, 'column')}.")
     repeated = sorted({name for name in result if result.count(name) > 1})
     if repeated:
         raise InputError(f"names: {repeated[0]!r} stands for more than one column; names must differ.")

@@ -5,7 +5,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tallbayes.models.base import Model, counted
+from tallbayes.checks import counted
+from tallbayes.models.base import Model
 from tallbayes.run.chain import Status
 
 if TYPE_CHECKING:

@@ -128,6 +128,11 @@ def _subsamples(n: int, d: int) -> list[int]:
     return [size, larger] if worth_while else [size]
 
 
+def search_bytes(n: int, d: int) -> int:
+    """Return the memory that the search takes beside the rows: subsamples, and two copies of what it starts from."""
+    return 8 * d * (sum(_subsamples(n, d)) + 2 * min(n, SUBSAMPLE))
+
+
 class _Search:
     """Damped Newton on one source of rows, with the model's prior."""
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.checks import counted
 from tallbayes.errors import NoModeError
 from tallbayes.families.curve import coefficients, jet, mixes
 from tallbayes.models import passes
@@ -62,11 +63,12 @@ def refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
             )
         if np.any(model.coefficient_priors.proper):
             raise NoModeError(
-                f"The columns {columns} are so nearly dependent ({model.n} rows) that the prior disappears beside "
-                "them in double precision. Drop one, or centre one whose mean is far larger than its spread."
+                f"The columns {columns} are so nearly dependent ({counted(model.n, 'row')}) that the prior "
+                "disappears beside them in double precision. Drop one, or centre one whose mean is far larger than "
+                "its spread."
             )
         raise NoModeError(
-            f"The columns {columns} are linearly dependent, to rounding ({model.n} rows), and the prior is "
+            f"The columns {columns} are linearly dependent, to rounding ({counted(model.n, 'row')}), and the prior is "
             "flat along their combination, so the posterior does not exist. Drop one of them (centre one whose "
             "mean is far larger than its spread), or give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5)."
         )

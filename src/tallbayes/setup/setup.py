@@ -57,6 +57,8 @@ class Setup:
         self._sketch: Sketch | None = None
         self.passes = model.checking_passes
         """Passes over all rows so far, those that checked the data included."""
+        self.seconds = 0.0
+        """What set-up and choice of a plan took, whenever they took passes; without compilation."""
         self._counting = False
         self._parts: dict[Any, Any] = {}
         self._supplies: dict[Key, Any] = {}
