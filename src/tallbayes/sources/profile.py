@@ -44,12 +44,14 @@ class Profile(NamedTuple):
         with np.errstate(over="ignore", invalid="ignore"):  # columns that are too large are refused in the end
             apart = other.mean - self.mean
             mean, square = self.mean + share * apart, self.square + other.square + self.weight * share * apart**2
+        values = self.values.copy()
+        _add_values(values, other.values)
         return Profile(
             weight,
             np.maximum(self.largest, other.largest),
             mean,
             square,
-            _two_values(self.values, other.values),
+            values,
             self.sample + other.sample,
         )
 
@@ -83,8 +85,8 @@ def profile_block(block: Block, names: list[str], n: int) -> Profile:
     d = block.X.shape[1]
     # A row that counts: then a column that is constant where weights are not zero has no spread at all.
     origin = block.X[int(np.argmax(block.weight > 0.0)) if block.weight.size > 1 else 0].copy()
-    sums, other = np.zeros((3, d)), np.empty(d)
-    _column_sums(block.X, block.weight, origin, other, sums)
+    other, many, sums = origin.copy(), np.zeros(d, dtype=np.bool_), np.zeros((3, d))
+    _column_sums(block.X, block.weight, origin, other, many, sums)
     largest, total, square = sums
     if not np.all(np.isfinite(sums)):
         refuse_infinite(block, names)
@@ -92,7 +94,7 @@ def profile_block(block: Block, names: list[str], n: int) -> Profile:
     with np.errstate(over="ignore", invalid="ignore"):  # columns that are too large are refused in the end
         shift = total / weight if weight > 0.0 else np.zeros(d)
         spread = np.maximum(square - weight * shift**2, 0.0)
-        values = np.array([np.minimum(origin, other), np.maximum(origin, other)])
+    values = np.array([np.minimum(origin, other), np.maximum(origin, other)])
     if weight == 0.0:  # no row counts, nor does the origin
         values[0], values[1] = np.inf, -np.inf
     every = -(-n // SAMPLE)
@@ -139,45 +141,21 @@ def refuse_unusable_columns(largest: Vector, names: list[str]) -> None:
 
 
 @compiled_sum
-def _column_sums(X: Matrix, weight: Vector, origin: Vector, other: Vector, sums: Matrix) -> None:
+def _column_sums(
+    X: Matrix, weight: Vector, origin: Vector, other: Vector, many: NDArray[np.bool_], sums: Matrix
+) -> None:
     """Put the largest absolute value, and weighted sums of x - origin and its square, into the lines of sums.
 
-    A value that is not finite makes a sum that is not. `other` becomes what a column is beside its origin in rows with
-    a weight: the origin itself if nothing, NaN if several values.
+    A value that is not finite makes a sum that is not. Whether columns have more than two values in rows with a weight
+    is seen at hardly any cost: the last line is a sum of w |x - origin| |x - other|. While a column had one value, and
+    since it has had many, `other` is its origin, and that is the sum of squares. After a second value `other` is that
+    one, and the sum stays zero until there is a third; the squares then follow from the line before. In the end `other`
+    is NaN where there are many.
     """
     n, d = X.shape
-    other[:] = origin
-    many = np.zeros(d, np.bool_)
-    _add_rows(X, weight, 0, min(FEW_ROWS, n), origin, other, many, sums)
-    _add_rows(X, weight, min(FEW_ROWS, n), n, origin, other, many, sums)
-    for j in range(d):
-        if many[j]:
-            other[j] = np.nan
-        else:
-            sums[2, j] = (other[j] - origin[j]) * sums[1, j]
-
-
-@compiled_sum
-def _add_rows(
-    X: Matrix,
-    weight: Vector,
-    first: int,
-    end: int,
-    origin: Vector,
-    other: Vector,
-    many: NDArray[np.bool_],
-    sums: Matrix,
-) -> None:
-    """Add some rows to the sums, and see whether columns have more than two values, at hardly any cost.
-
-    The last line is a sum of w |x - origin| |x - other|. While a column had one value, and since it has had many,
-    `other` is its origin, and that is the sum of squares. After a second value `other` is that one, and the sum stays
-    zero until there is a third: the sum of squares then follows from the line before.
-    """
-    d = X.shape[1]
-    rows = max(TILE // d, 1)
-    for start in range(first, end, rows):
-        stop = min(start + rows, end)
+    rows = max(TILE // d, FEW_ROWS)
+    for before in range(FEW_ROWS - rows, n, rows):
+        start, stop = max(before, 0), min(before + rows, n)
         watch = False  # with no column of two values the same sum takes less time
         for j in range(d):
             watch |= other[j] != origin[j]
@@ -192,6 +170,11 @@ def _add_rows(
         for j in range(d):
             if sums[2, j] != 0.0 and not many[j]:
                 _one_value_more(X, weight, start, stop, j, origin, other, many, sums)
+    for j in range(d):
+        if many[j]:
+            other[j] = np.nan
+        else:
+            sums[2, j] = (other[j] - origin[j]) * sums[1, j]
 
 
 @compiled
@@ -227,19 +210,13 @@ def _one_value_more(
 
 
 @compiled
-def _two_values(one: Matrix, other: Matrix) -> Matrix:
-    """Return the smallest and the largest number in each column of both; NaN if there are more, or a NaN.
-
-    Infinities, which stand for no value, are left out: inf and -inf if there is nothing else.
-    """
-    found = np.empty((2, one.shape[1]))
-    for j in range(one.shape[1]):
-        low, high, more = np.inf, -np.inf, False
-        for part in (one, other):
-            for i in range(part.shape[0]):
-                x = part[i, j]
-                if not np.isinf(x):
-                    more |= np.isnan(x) or (low < high and x not in (low, high))
-                    low, high = min(low, x), max(high, x)
-        found[0, j], found[1, j] = (np.nan, np.nan) if more else (low, high)
-    return found
+def _add_values(values: Matrix, more: Matrix) -> None:
+    """Add the values of columns to those of other rows, both as a profile has them."""
+    for j in range(values.shape[1]):
+        low, high = min(values[0, j], more[0, j]), max(values[1, j], more[1, j])
+        few = True
+        for k in range(4):
+            x = values[k, j] if k < 2 else more[k - 2, j]
+            few &= x == low or x == high or abs(x) == np.inf  # noqa: PLR1714
+        values[0, j] = low if few else np.nan
+        values[1, j] = high if few else np.nan
