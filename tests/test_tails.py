@@ -13,6 +13,7 @@ import tallbayes as tb
 from problems import Case, asking, in_batches, log_acceptance, run, setup_at, stream
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.target import surrogate_at, terms_at
+from tallbayes.results.diagnostics import findings, warn_of_findings
 from tallbayes.setup.mode import find_mode
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.tables import (
@@ -346,3 +347,19 @@ def test_starts_are_wide_and_inside_the_ball():
     inner = np.interp([0.05, 0.95], tables.knots[0, CUMULATIVE], tables.knots[0, POSITION])
     outside = (starts[:, 0] < inner[0]) | (starts[:, 0] > inner[1])
     assert np.mean(outside) > 0.2  # twice as often as the posterior itself, and more
+
+
+def test_a_tail_that_was_missed_is_told():
+    """What the table says of the tail, beside what the draws did."""
+    model = rare_level(n=2000).model
+    tree = tb.sample(model, seed=1, progress=False)
+    visits = json.loads(tree.attrs["tails"])
+    assert set(visits) == {"x1", "x3"}
+    assert 0.015 < visits["x1"][0] < 0.035
+    tree.attrs["tails"] = json.dumps(visits | {"x1": [0.003, visits["x1"][1]]})
+    with pytest.warns(
+        tb.errors.SlowMixingWarning, match="The lower tail of 'x1' has about 2.5% .* 0.30% of the draws"
+    ):
+        warn_of_findings(tree)
+    tree.attrs["tails"] = json.dumps(visits)
+    assert findings(tree) == []

@@ -4,6 +4,7 @@ A check takes a `Look` and returns findings. To add one, write it and put it int
 then speak of it.
 """
 
+import json
 import math
 import warnings
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from tallbayes.errors import SlowMixingWarning
 from tallbayes.results.mixing import Mixing, mixing_of
 from tallbayes.results.stays import longest_stays, longest_usual_stay
+from tallbayes.results.tail_visits import BEYOND
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -35,6 +37,9 @@ ESTIMATED = 50
 """Effective draws from which on it can be said how many more are needed."""
 IN_FULL = 4_000_000
 """Draws of a coefficient that are looked at, if those seen at first speak against it."""
+UNVISITED, SEEN = 1.0 / 3.0, 10.0
+"""A tail counts as missed if chains were there less than this share of what a table of the coordinate says; judged
+if so many effective draws should have been there."""
 MORE, MANY = "draw more", "draw about"
 EXPLAIN, OPEN = "look at tb.explain(model)", "give a prior that holds what the data leave open"
 
@@ -63,6 +68,8 @@ class Look:
     accepted: NDArray[np.bool_] | None
     """Chains x draws; None if the tree does not say."""
     mixing: Mixing
+    tails: dict[str, tuple[float, float]]
+    """Of coefficients with a table, which share of the draws is beyond its 2.5 % and 97.5 % quantile."""
 
     @property
     def chains(self) -> int:
@@ -179,7 +186,7 @@ def _look(tree: "DataTree") -> Look:
     mixing = mixing_of(draws)
     if mixing.every > 1:
         mixing = _in_full(draws, mixing)
-    return Look(names, draws, accepted, mixing)
+    return Look(names, draws, accepted, mixing, json.loads(tree.attrs.get("tails", "{}")))
 
 
 def _in_full(draws: NDArray[np.float64], mixing: Mixing) -> Mixing:
@@ -303,7 +310,28 @@ def _long_stays(look: Look) -> list[Finding]:
     return [Finding(words, advice, _named(look, far), "a chain stood still")]
 
 
-CHECKS: list[Callable[[Look], list[Finding]]] = [_nothing_moved, _chains_differ, _few_effective_draws, _long_stays]
+def _missed_tails(look: Look) -> list[Finding]:
+    """Find tails that chains hardly visited, though a table of the coordinate says that they are there."""
+    found = []
+    for name, shares in look.tails.items():
+        effective = float(look.mixing.ess_bulk[look.names.index(name)])
+        low = int(np.argmin(shares))
+        if effective * BEYOND >= SEEN and shares[low] < UNVISITED * BEYOND:
+            words = (
+                f"The {('lower', 'upper')[low]} tail of {name!r} has about {BEYOND:.1%} of the posterior by a table of "
+                f"its density, and {shares[low]:.2%} of the draws are there."
+            )
+            found.append(Finding(words, (MORE, OPEN), (name,), "a tail was missed"))
+    return found
+
+
+CHECKS: list[Callable[[Look], list[Finding]]] = [
+    _nothing_moved,
+    _chains_differ,
+    _few_effective_draws,
+    _long_stays,
+    _missed_tails,
+]
 """Every check, in the order in which findings are told."""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tallbayes.plan.choose import Chosen
 from tallbayes.results.stays import longest_stays
+from tallbayes.results.tail_visits import tail_visits
 from tallbayes.run.chain import Chain, Draw
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
     }
     about = {
         **attributes,
+        "tails": json.dumps(tail_visits(prepared, draws.beta[:, :kept])),
         "bound_violations": int(sum(run.driver.violations for run in runs)),
         "longest_stay": json.dumps(longest_stays(draws.accepted[:, :kept]).steps.tolist()),  # of each chain
         "warmup": runs[0].warmup,
