@@ -314,7 +314,7 @@ def test_effective_draws_are_those_of_a_run(ordinary):
 def test_one_row_is_one_row():
     model = tb.Regression([[1.0]], [1.0], tb.families.Bernoulli())
     assert repr(model).startswith("Regression(1 row x 1 column, ")
-    assert "1 row x 1 column" in str(tb.explain(model))
+    assert "1 row, 1 column: x0" in str(tb.explain(model))
     assert repr(tb.Regression(np.ones((2000, 1)), np.ones(2000), tb.families.Bernoulli())).startswith(
         "Regression(2,000 rows x 1 column, "
     )

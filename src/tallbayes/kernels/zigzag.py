@@ -138,7 +138,7 @@ def _prior_precision(metric: Metric, back: Matrix) -> Matrix:
 
 
 def _frame(metric: Metric, whitened: bool) -> tuple[Matrix, Matrix]:
-    """Return A, theta = centre + A u, and W^-1 A, both upper triangular."""
+    """Return A, theta = centre + A u, and W^-1 A."""
     if whitened:
         return metric.matrix, np.eye(metric.d)
     frame = np.diag(np.sqrt(metric.variances))

@@ -49,9 +49,9 @@ class ZigZagTarget(NamedTuple):
     centre: Vector
     whitening: Matrix
     frame: Matrix
-    """A, upper triangular."""
+    """A: theta = centre + A u."""
     back: Matrix
-    """W^-1 A, upper triangular: z = back u."""
+    """W^-1 A: z = back u."""
     gradient: Vector
     """Of the negative log posterior at the centre, in u."""
     precision: Matrix
@@ -117,7 +117,7 @@ def refresh(target: ZigZagTarget, state: ZigZagState) -> None:
     d = u.size
     for i in range(d):
         move, direction, slope, bend = 0.0, 0.0, target.gradient[i], 0.0
-        for j in range(i, d):
+        for j in range(d):
             move += target.frame[i, j] * u[j]
             direction += target.frame[i, j] * velocity[j]
         if precision.size > 0:
@@ -165,7 +165,7 @@ def row_flip(target: ZigZagTarget, state: ZigZagState, i: int, far: float, rng: 
     length = 0.0
     for j in range(d):
         x = 0.0
-        for a in range(j + 1):
+        for a in range(d):
             x += target.frame[a, j] * row[a]
         turned[j] = x
         length += abs(x)
@@ -219,7 +219,7 @@ def turn(target: ZigZagTarget, state: ZigZagState, flip: int) -> None:
     """Flip one velocity, and what follows from it."""
     sign = state.velocity[flip]
     state.velocity[flip] = -sign
-    for a in range(flip + 1):
+    for a in range(state.direction.size):
         state.direction[a] -= 2.0 * sign * target.frame[a, flip]
     if target.precision.size > 0:
         for a in range(state.bend.size):
@@ -232,7 +232,7 @@ def record(target: ZigZagTarget, state: ZigZagState, draws: Draws, done: int) ->
     now, z, u = state.numbers[0], state.z, state.u
     for i in range(z.size):
         z[i] = 0.0
-        for j in range(i, z.size):
+        for j in range(z.size):
             z[i] += target.back[i, j] * u[j]
         draws.z[done, i] = z[i]
     draws.accepted[done] = True
