@@ -61,8 +61,8 @@ for seed in range(4):
     best = max(best, draws / tree.attrs["sampling_seconds"])
 print(json.dumps([best, effective(tree) / draws]))
 """
-SIZES = [(2**20, 10), (2**20, 20), (2**20, 50)]
-ROUNDS = 1
+SIZES = [(2**20, 10), (2**20, 20), (2**20, 50), (2**19, 200)]
+ROUNDS = 2
 
 
 def calls(versions: dict[str, str]) -> None:
