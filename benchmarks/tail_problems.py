@@ -104,7 +104,7 @@ def factor(data_seed: int, scale: float | None) -> Case:
     X = np.column_stack([np.ones(n), level[:, None] == np.arange(1, k)]).astype(float)
     scales = np.full(k, scale or 0.0)
     if scale is None:  # the default prior, as its documentation states it
-        scales[1:] = 2.5 / X[:, 1:].std(axis=0)
+        scales[1:] = 2.5  # the two values of a dummy differ by 1
         scales[0] = math.sqrt(100.0 + np.sum((X[:, 1:].mean(axis=0) * scales[1:]) ** 2))
     one = np.ones((n, 1))
     parts = [Rows(one[level == j], y[level == j], "logit") for j in range(k)]
