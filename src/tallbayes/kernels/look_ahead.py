@@ -10,7 +10,6 @@ from tallbayes.kernels.state import BLOCK, Ahead
 from tallbayes.kernels.target import Surrogate
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import FARTHEST_FREE, Bound
-from tallbayes.setup.tables import draw_from_table
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -38,8 +37,7 @@ def look_ahead(
     surrogate: Surrogate, whitening: Matrix, bound: Bound, move: AffineProposal, ahead: Ahead, rng: Any
 ) -> None:
     """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
-    terms, _, block_values = surrogate
-    tables = terms.tables
+    terms, _, block_values, _ = surrogate
     keep, drift, scale, root, _, _, _, _, _ = move
     noise, values, distances = ahead
     d = drift.size
@@ -51,10 +49,7 @@ def look_ahead(
     for j in range(d):
         for b in range(BLOCK):
             noise[j, b] = drift[j] + scale * noise[j, b]
-    for t in range(tables.axes.size):
-        for b in range(BLOCK):
-            noise[tables.axes[t], b] = draw_from_table(tables, t, rng)
-    block_values(terms, noise, values)
+    block_values(terms, noise, values, rng)
     if bound.local:
         for j in range(bound.free):
             for b in range(BLOCK):

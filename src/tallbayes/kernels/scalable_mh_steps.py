@@ -29,11 +29,10 @@ from tallbayes.kernels.state import (
     State,
     new_state,
 )
-from tallbayes.kernels.target import Target, inside_support, surrogate_at
+from tallbayes.kernels.target import Surrogate, Target, inside_support, surrogate_at
 from tallbayes.kernels.thinning import ACCEPTED, OUT_OF_ROWS, UNFINISHED
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import distance_from_centre, event_factors
-from tallbayes.setup.tables import Tables, table_excess
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -52,7 +51,7 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
 @compiled_within
 def propose(
     move: AffineProposal,
-    tables: Tables,
+    surrogate: Surrogate,
     z: Vector,
     noise: Matrix,
     used: int,
@@ -63,7 +62,7 @@ def propose(
     """Put a proposal from z, made with one column of noise, into proposed; return a walk's correction.
 
     A walk is symmetric: the correction puts back the G that the surrogate's terms had taken off, |z - middle|^2 / 2 or
-    a table's. Along tabulated axes noise is not normal, so a walk draws it anew.
+    a table's.
     """
     keep, drift, scale, _, _, walk_scale, _, _, _ = move
     correction = 0.0
@@ -77,14 +76,8 @@ def propose(
             proposed[j] = xi
         else:
             proposed[j] = keep * z[j] + drift[j] + scale * xi
-    if walks and tables.axes.size > 0:
-        for t in range(tables.axes.size):
-            j = tables.axes[t]
-            middle = drift[j]
-            correction += 0.5 * (proposed[j] - middle) ** 2
-            proposed[j] = z[j] + walk_scale * rng.standard_normal()
-            correction -= 0.5 * (proposed[j] - middle) ** 2
-        correction += table_excess(tables, z) - table_excess(tables, proposed)
+    if walks:
+        correction += surrogate.walk_along_tables(surrogate.terms, drift, walk_scale, z, proposed, rng)
     return correction
 
 
@@ -105,7 +98,7 @@ def run_chunk(
     under way goes on in the next one.
     """
     whitening, bound, _, _, surrogate, _, sketch = target
-    terms, value, _ = surrogate
+    terms, value, _, _ = surrogate
     z, proposed, numbers, ahead, _, scratch = state
     noise, values, distances = ahead
     out_z, out_accepted, out_rows, out_full = draws
@@ -132,7 +125,7 @@ def run_chunk(
                 if now.used == BLOCK:
                     look_ahead(surrogate, whitening, bound, move, ahead, rng)
                     now.used = 0
-                now.correction = propose(move, terms.tables, z, noise, now.used, walks, proposed, rng)
+                now.correction = propose(move, surrogate, z, noise, now.used, walks, proposed, rng)
                 if keep == 0.0 and not walks:
                     now.proposed_value = values[now.used]
                     now.proposed_distance = distances[now.used]

@@ -19,7 +19,7 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
     anything was accepted.
     """
     whitening, bound, _, _, surrogate, _, _ = target
-    terms, value_at, _ = surrogate
+    terms, value_at, _, _ = surrogate
     axes = terms.tables.axes
     z, proposed, numbers, ahead, room, scratch = state
     noise, values, distances = ahead

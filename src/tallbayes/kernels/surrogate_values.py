@@ -11,10 +11,10 @@ import numpy as np
 from tallbayes.compiled import ByAddress, compiled_within
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.target import Terms
-from tallbayes.kernels.types import BLOCK_VALUES, VALUE
+from tallbayes.kernels.types import BLOCK_VALUES, TABLE_WALK, VALUE
 from tallbayes.setup.exact_prior import add_exact, evaluate_exact
 from tallbayes.setup.polynomial import add_cubic, evaluate_one
-from tallbayes.setup.tables import table_excess
+from tallbayes.setup.tables import draw_from_table, table_excess
 
 
 def _value(terms: Any, z: Any, scratch: Any) -> Any:
@@ -46,13 +46,17 @@ def _polynomial_and_prior(terms: Any, z: Any, scratch: Any) -> Any:
     return value + evaluate_exact(facts, rows, constant, z) if facts.size > 0 else value
 
 
-def _block_values(terms: Any, z: Any, values: Any) -> None:
+def _block_values(terms: Any, z: Any, values: Any, rng: Any) -> None:
     """Put the values at the columns of z into values, with SIMD along the columns."""
     _polynomials_and_priors(terms, z, values)
 
 
-def _block_values_with_tails(terms: Any, z: Any, values: Any) -> None:
-    """Put the values at the columns of z into values, core rows and tables included."""
+def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
+    """Draw the tabulated coordinates of the columns of z, and put the values there, core rows included, into values."""
+    tables = terms.tables
+    for t in range(tables.axes.size):
+        for b in range(BLOCK):
+            z[tables.axes[t], b] = draw_from_table(tables, t, rng)
     _polynomials_and_priors(terms, z, values)
     rows, order, remainders, parameters = terms.core
     d = z.shape[0]
@@ -105,20 +109,40 @@ def _zero(terms: Any, z: Any, scratch: Any) -> Any:
     return 0.0
 
 
-def _zeros(terms: Any, z: Any, values: Any) -> None:
+def _zeros(terms: Any, z: Any, values: Any, rng: Any) -> None:
     """Put zeros into values."""
     for b in range(BLOCK):
         values[b] = 0.0
 
 
-_WITH_TAILS = ByAddress(VALUE, _value_with_tails), ByAddress(BLOCK_VALUES, _block_values_with_tails)
-_GENERAL = ByAddress(VALUE, _value), ByAddress(BLOCK_VALUES, _block_values)
-_NOTHING = ByAddress(VALUE, _zero), ByAddress(BLOCK_VALUES, _zeros)
+def _walk_along_tables(terms: Any, drift: Any, scale: Any, z: Any, proposed: Any, rng: Any) -> Any:
+    """Walk along tabulated axes, where what was drawn ahead is not normal: the noise is drawn anew.
+
+    Returns what puts back the tables' G, in place of the normal densities' that a walk has put back already.
+    """
+    axes, correction = terms.tables.axes, 0.0
+    for t in range(axes.size):
+        j = axes[t]
+        correction += 0.5 * (proposed[j] - drift[j]) ** 2
+        proposed[j] = z[j] + scale * rng.standard_normal()
+        correction -= 0.5 * (proposed[j] - drift[j]) ** 2
+    return correction + table_excess(terms.tables, z) - table_excess(terms.tables, proposed)
 
 
-def evaluators(terms: Terms) -> tuple[Any, Any]:
-    """Return the addresses of what evaluates one proposal, and a block of them."""
+def _no_walk(terms: Any, drift: Any, scale: Any, z: Any, proposed: Any, rng: Any) -> Any:
+    """Stand in where there are no tables."""
+    return 0.0
+
+
+_WALK, _NO_WALK = ByAddress(TABLE_WALK, _walk_along_tables), ByAddress(TABLE_WALK, _no_walk)
+_WITH_TAILS = ByAddress(VALUE, _value_with_tails), ByAddress(BLOCK_VALUES, _block_values_with_tails), _WALK
+_GENERAL = ByAddress(VALUE, _value), ByAddress(BLOCK_VALUES, _block_values), _NO_WALK
+_NOTHING = ByAddress(VALUE, _zero), ByAddress(BLOCK_VALUES, _zeros), _NO_WALK
+
+
+def evaluators(terms: Terms) -> tuple[Any, Any, Any]:
+    """Return the addresses of what evaluates one proposal, a block of them, and walks along tables."""
     tails = terms.core.size or terms.tables.axes.size
     nothing = terms.polynomial.is_zero and not terms.exact.facts.size
-    one, block = _WITH_TAILS if tails else _NOTHING if nothing else _GENERAL
-    return one.pointer, block.pointer
+    one, block, walk = _WITH_TAILS if tails else _NOTHING if nothing else _GENERAL
+    return one.pointer, block.pointer, walk.pointer

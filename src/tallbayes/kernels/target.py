@@ -53,7 +53,9 @@ class Surrogate(NamedTuple):
     value: Any
     """At one proposal, by address (`surrogate_values.py`)."""
     block_values: Any
-    """The same for a block of proposals."""
+    """The same for a block of proposals, whose tabulated coordinates it draws."""
+    walk_along_tables: Any
+    """What a walk does along tabulated axes."""
 
 
 class Target(NamedTuple):

@@ -26,7 +26,7 @@ def _parts() -> dict[str, Any]:
     bound = Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     array = types.float64[::1]
     likelihood = types.NamedTuple([array, types.boolean, types.FunctionType(REMAINDERS), array], Likelihood)
-    pointers = types.FunctionType(VALUE()), types.FunctionType(BLOCK_VALUES())
+    pointers = (types.FunctionType(kind()) for kind in (VALUE, BLOCK_VALUES, TABLE_WALK))
     surrogate = types.NamedTuple([_terms(), *pointers], Surrogate)
     parts = [matrix, bound, empty_rows(), likelihood, surrogate, polynomial(vector), no_sketch()]
     kinds = [part if isinstance(part, types.Type) else typeof(part) for part in parts]
@@ -34,8 +34,13 @@ def _parts() -> dict[str, Any]:
         "target": types.NamedTuple(kinds, Target),
         "move": typeof(AffineProposal(0.0, vector, 0.0, matrix)),
         "state": typeof(new_state(vector)),
-        "stream": typeof(np.random.Generator(np.random.SFC64(0))),
+        "stream": _stream(),
     }
+
+
+@cache
+def _stream() -> Any:
+    return typeof(np.random.Generator(np.random.SFC64(0)))
 
 
 @cache
@@ -52,8 +57,14 @@ def VALUE() -> Any:  # noqa: N802
 
 
 def BLOCK_VALUES() -> Any:  # noqa: N802
-    """``block_values(terms, z, values)`` puts the surrogate at the columns of z into values."""
-    return types.void(_terms(), types.float64[:, ::1], types.float64[::1])
+    """``block_values(terms, z, values, rng)`` draws tabulated coordinates of z, and puts the surrogate into values."""
+    return types.void(_terms(), types.float64[:, ::1], types.float64[::1], _stream())
+
+
+def TABLE_WALK() -> Any:  # noqa: N802
+    """``walk(terms, drift, scale, z, proposed, rng)``: walks along tabulated axes; how that corrects the log ratio."""
+    vector = types.float64[::1]
+    return types.float64(_terms(), vector, types.float64, vector, vector, _stream())
 
 
 def TRIALS() -> Any:  # noqa: N802
