@@ -45,6 +45,23 @@ LONG = {
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
+COMPILERS = {"compiled", "compiled_sum", "compiled_within", "ByAddress"}
+
+
+def test_rooms_left_out_of_the_hash_of_compiled_code_compile_nothing():
+    from tallbayes.compiled import PLAIN_ROOMS
+
+    for path in SOURCES:
+        if room_of(name_of(path)) not in PLAIN_ROOMS:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "tallbayes.compiled":
+                assert not COMPILERS & {alias.name for alias in node.names}, path
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
+                assert not any(module.split(".")[0] == "numba" for module in modules), path
+
+
 def name_of(path):
     """Return a module's name below the package: ``families.base``, or ``families.__init__``."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)

@@ -5,8 +5,9 @@ what is seldom needed, is called by address (`ByAddress`), so that neither compi
 compiled is kept on disk.
 
 Numba checks the content of the file that holds a cached function, but not of the functions it calls in other files:
-editing a family would leave the old code inside a cached kernel. So the cache directory is named by a hash of the
-package's whole source. Any edit gives a new, empty directory; a stale kernel cannot be found.
+editing a family would leave the old code inside a cached kernel. So the cache directory is named by a hash of all
+source that compiled code is made of: every room of the package but those that only use it (`PLAIN_ROOMS`). Any edit
+there gives a new, empty directory; a stale kernel cannot be found.
 """
 
 import hashlib
@@ -38,11 +39,17 @@ USUAL_SECONDS = 8
 """What compiling for a first call takes on an ordinary core (`benchmarks/cold_start.py`)."""
 
 
+PLAIN_ROOMS = frozenset({"plan", "results", "api", "__init__", "warmup", "demo", "cli"})
+"""Rooms without compiled code (`tests/test_layers.py` sees to it): an edit there keeps what was compiled."""
+
+
 def source_hash() -> str:
-    """Return a hash of every source file of the package: its names and its bytes."""
+    """Return a hash of every source file that compiled code may be made of: its names and its bytes."""
     package = Path(__file__).parent
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted(package.rglob("*.py")):
+        if path.relative_to(package).with_suffix("").parts[0] in PLAIN_ROOMS:
+            continue
         digest.update(path.relative_to(package).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
