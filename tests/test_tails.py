@@ -108,7 +108,7 @@ def log_density_of(prepared, z):
     total = -0.5 * np.sum((z - middle) ** 2, axis=1)
     for t, axis in enumerate(tables.axes):
         total += 0.5 * (z[:, axis] - middle[axis]) ** 2
-        total -= [table_potential(tables, t, float(at)) for at in z[:, axis]]
+        total -= [table_potential(tables.lines, tables.facts, t, float(at)) for at in z[:, axis]]
     return total
 
 
@@ -263,13 +263,16 @@ def test_a_table_is_close_to_its_potential_and_its_density_integrates_to_one(nam
     potential, tables = POTENTIALS[name], one_table(POTENTIALS[name])
     knots = tables.knots[0]
     at = np.unique(np.concatenate([knots[POSITION], 0.5 * (knots[POSITION, 1:] + knots[POSITION, :-1])]))
-    own = np.array([table_potential(tables, 0, float(x)) for x in at])
+    own = np.array([table_potential(tables.lines, tables.facts, 0, float(x)) for x in at])
     # Exact for what is straight between knots: masses of segments, by their own closed form.
-    x, p = knots[POSITION], np.array([table_potential(tables, 0, float(v)) for v in knots[POSITION]])
+    x, p = (
+        knots[POSITION],
+        np.array([table_potential(tables.lines, tables.facts, 0, float(v)) for v in knots[POSITION]]),
+    )
     rises = np.diff(p)
     safe = np.where(np.abs(rises) < 1e-12, 1.0, rises)
     masses = np.diff(x) * np.exp(-p[:-1]) * np.where(np.abs(rises) < 1e-12, 1.0, -np.expm1(-safe) / safe)
-    left, right, _ = tables.facts[0]
+    left, right, _, _ = tables.facts[0]
     total = masses.sum() + np.exp(-p[0]) / left + np.exp(-p[-1]) / right
     assert total == pytest.approx(1.0, abs=1e-9)
     np.testing.assert_allclose(np.diff(knots[CUMULATIVE]), masses, atol=1e-12)
@@ -280,19 +283,19 @@ def test_a_table_is_close_to_its_potential_and_its_density_integrates_to_one(nam
 
 
 @numba.njit
-def _fill(tables, rng, out):
+def _fill(lines, facts, rng, out):
     for i in range(out.size):
-        out[i] = draw_from_table(tables, 0, rng)
+        out[i] = draw_from_table(lines, facts, 0, rng)
 
 
 def _frequencies(tables, draws=400_000):
     x = np.empty(draws)
-    _fill(tables, stream(7), x)
+    _fill(tables.lines, tables.facts, stream(7), x)
     inner = np.interp(np.linspace(0.02, 0.98, 33), tables.knots[0, CUMULATIVE], tables.knots[0, POSITION])
     edges = np.concatenate([[-np.inf], inner, [np.inf]])
     # Probabilities from the potential, not from what draws are made with.
     fine = np.unique(np.concatenate([tables.knots[0, POSITION], inner]))
-    p = np.array([table_potential(tables, 0, float(v)) for v in fine])
+    p = np.array([table_potential(tables.lines, tables.facts, 0, float(v)) for v in fine])
     rises = np.diff(p)
     safe = np.where(np.abs(rises) < 1e-12, 1.0, rises)
     masses = np.diff(fine) * np.exp(-p[:-1]) * np.where(np.abs(rises) < 1e-12, 1.0, -np.expm1(-safe) / safe)
