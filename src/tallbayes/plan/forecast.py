@@ -17,8 +17,6 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 PAIRS, FEW_PAIRS = 256, 12
-REPEATS = 2.0
-"""Draws reckoned for each one asked for: draws are correlated, and who samples once often samples again."""
 SURROGATE_STEPS = 7.0
 """Trials on the surrogate for each step on all rows: the default of `SurrogateSteps`."""
 
@@ -37,8 +35,8 @@ class Forecast(NamedTuple):
     """Nanoseconds for one effective draw."""
 
     def total(self, draws: int) -> float:
-        """Return the nanoseconds for so many effective draws and their REPEATS, set-up included."""
-        return self.setup + REPEATS * draws * self.per_draw
+        """Return the nanoseconds for so many effective draws, set-up included."""
+        return self.setup + draws * self.per_draw
 
 
 def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -> list[Forecast]:
@@ -118,7 +116,7 @@ def _thinning(
     sketched = passes + any_event * costs.sketched_step(n, d)
     sketched += events * (costs.EVENT + used * costs.sketched_row(d))
     can_sketch = local and RANDOM_ACCESS in model.source.offers
-    sketch = can_sketch and REPEATS * draws * (plain - sketched) > costs.sketch(n, d)
+    sketch = can_sketch and draws * (plain - sketched) > costs.sketch(n, d)
     step = costs.step(d, order) + (sketched if sketch else plain)
     return Forecast(
         f"order {order}" + (", sketched" if sketch else ""),
