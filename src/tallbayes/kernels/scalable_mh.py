@@ -288,6 +288,7 @@ def prepare_thinning(
         else sum(a.nbytes for a in supply.rows) + 8 * model.d * supply.rows.psi.size,
         radius=bounds.radius if kind.local else math.inf,
         tables=terms.tables,
+        free=free,
     )
 
 

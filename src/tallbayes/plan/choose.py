@@ -22,9 +22,8 @@ BURN_IN = 0.2
 """Share of a rehearsal that is left out: its chain starts from the Gaussian approximation."""
 WIDER = 1.25
 """By how much a ball is made larger at a time: rows per step then grow by at most its fourth power, 2.4."""
-WORTH_A_RACE, MOST_RIVALS = 0.5, 2
-"""Another plan is set up and rehearsed too if its forecast is below this share of what the rehearsed one needs; and how
-many are, at most."""
+WORTH_A_RACE = 0.5
+"""Another plan is set up and rehearsed too if its forecast is below this share of what the rehearsed one needs."""
 MOST_WORK = 2e8
 """Nanoseconds that a rehearsal of steps on all rows may take."""
 TOO_MANY_PASSES = 0.5
@@ -130,14 +129,14 @@ def _with_room(chosen: Chosen, threads: int | None) -> Chosen:
 
 
 def _raced(chosen: Chosen, draws: int, threads: int | None) -> Chosen:
-    """Rehearse the next best plan as well, where its forecast is far better than what the first one did.
+    """Rehearse the next best plans as well, where their forecasts are far better than what the first one did.
 
     What the first one's set-up took is spent, so only its draws count; the other's forecast includes set-up. Forecasts
     are made for a Gaussian posterior: rehearsals see a skewed one, where chains may stick.
     """
     model, tried = chosen.prepared.model, {chosen.forecasts[0].name}
     rest = [f for f in chosen.forecasts if f.name not in tried and _can_be_rehearsed(f, model)]
-    for other in sorted(rest, key=lambda f: f.total(draws))[:MOST_RIVALS]:
+    for other in sorted(rest, key=lambda f: f.total(draws)):
         left = draws * chosen.nanoseconds() / chosen.rehearsal.efficiency
         if other.total(draws) > WORTH_A_RACE * left:
             break
@@ -173,9 +172,10 @@ def rehearse(prepared: Prepared) -> Rehearsal:
     rows = out.rows_touched[first:steps]
     # Few events say little about their mean; the expected numbers of all steps say it exactly.
     few = rows.sum() < 1000
-    spread = np.sqrt(np.mean(out.z[first:steps] ** 2))
+    spread = np.sqrt(np.mean(out.z[first:steps, prepared.free :] ** 2)) if d > prepared.free else 1.0
     radius = prepared.plan.get("radius", np.inf)
-    outside = float(chdtrc(d, (radius / max(spread, 1.0)) ** 2)) if np.isfinite(radius) else 0.0
+    bounded = d - prepared.free  # coordinates that the ball is about
+    outside = float(chdtrc(bounded, (radius / max(spread, 1.0)) ** 2)) if np.isfinite(radius) and bounded else 0.0
     seen = float(np.mean(out.full_pass[first:steps]))
     kept = out.z[None, first:steps]
     efficiency = float(np.min(effective_draws(kept))) / kept.shape[1] if kept.shape[1] >= FEWEST else 1.0

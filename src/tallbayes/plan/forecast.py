@@ -59,7 +59,10 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
         One for each kernel.
     """
     n, d = model.n, model.d
-    part = setup_of(model).few_rows(FEW_ROWS)
+    setup = setup_of(model)
+    if setup.tails.whole:
+        return [_on_different_rows(n, d, setup.tails.rows.table.shape[0])]
+    part = setup.few_rows(FEW_ROWS)
     block = part.source.whole.converted()  # type: ignore[attr-defined]
     rng = np.random.default_rng(0)
     here, there = rng.standard_normal((PAIRS, d)), rng.standard_normal((PAIRS, d))
@@ -161,6 +164,13 @@ def _on_all_rows(n: int, d: int, order: int, ratio: float) -> list[Forecast]:
         per_draw = n * costs.full_row(d) / efficiency
         return [Forecast("plain Metropolis-Hastings", other, float(n), ratio, 0.0, per_draw)]
     return []
+
+
+def _on_different_rows(n: int, d: int, different: int) -> Forecast:
+    """Return the forecast where every different row is in the core: the surrogate is the posterior."""
+    per_draw = costs.step(d, 2) + different * costs.core_row(d)
+    kernel = ScalableMH(order=2, sketch=False, core=True)
+    return Forecast("every different row", kernel, float(different), 1.0, costs.expansion(n, d, 2), per_draw)
 
 
 def _full_pass(n: int, d: int) -> float:
