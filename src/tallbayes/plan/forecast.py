@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from tallbayes.kernels import Kernel, MetropolisHastings, ScalableMH, costs
 from tallbayes.models.base import Model
+from tallbayes.models.subsamples import FEW_ROWS
 from tallbayes.proposals import CrankNicolson
 from tallbayes.setup.bounds import Bound, Global, Local, default_radius
 from tallbayes.setup.metric import Metric
-from tallbayes.setup.setup import FEW_ROWS, setup_of
+from tallbayes.setup.setup import setup_of
 from tallbayes.sources.base import RANDOM_ACCESS, Block
 
 Vector = NDArray[np.float64]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tallbayes.errors import InputError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
+from tallbayes.models.subsamples import FEW_ROWS
 from tallbayes.setup.bounds import NO_COLUMNS, AllBounds, Global, Local
 from tallbayes.setup.core import DistinctRows
 from tallbayes.setup.expansion import Expansion, expand, third_order_term
@@ -32,8 +33,6 @@ FORMAT = 2
 """Of saved set-ups."""
 UNREADABLE = (ValueError, KeyError, EOFError, TypeError, BadZipFile)
 """What reading a file that is no set-up, or half of one, may raise."""
-FEW_ROWS = 2048
-"""Rows that forecasts are made from."""
 Key = tuple[Global | Local, int, bool]
 """Kind and order of bounds, and whether core rows are left out."""
 KEPT = 2
