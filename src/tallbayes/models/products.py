@@ -12,6 +12,8 @@ from tallbayes.compiled import compiled_sum
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+TILE = 2**16
+"""Numbers of a tile: half a megabyte, which stays in the cache."""
 PANEL = 32
 """Columns that are taken at a time: fewer make products slow, more compute much that is known already."""
 
@@ -28,6 +30,29 @@ def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
         away = scaled[negative]
         total -= 2.0 * (away.T @ away)
     return np.asarray(total)
+
+
+def weighted_triples(rows: Matrix, weight: Vector) -> Vector:
+    """Return the sum over rows of weight x_a x_b x_c for a >= b >= c, packed.
+
+    For each middle index b one matrix product has every a >= b and c <= b: no entry is computed twice. Columns become
+    lines, a tile of rows at a time: products of lines stay in the cache.
+    """
+    n, d = rows.shape
+    packed = np.zeros(d * (d + 1) * (d + 2) // 6)
+    start = np.array([a * (a + 1) * (a + 2) // 6 for a in range(d)])  # where the entries (a, ., .) begin
+    at = [start[b:, None] + b * (b + 1) // 2 + np.arange(b + 1) for b in range(d)]
+    tile = max(TILE // d, 256)
+    lines, pair = np.empty((d, tile)), np.empty((d, tile))
+    for first in range(0, n, tile):
+        count = min(tile, n - first)
+        x, products = lines[:, :count], pair[:, :count]
+        x[:] = rows[first : first + count].T
+        w = weight[first : first + count]
+        for b in range(d):
+            np.multiply(x[b:], w * x[b], out=products[b:])
+            packed[at[b]] += products[b:] @ x[: b + 1].T
+    return packed
 
 
 def times_transposed(rows: Matrix, lower: Matrix) -> Matrix:

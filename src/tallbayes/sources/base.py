@@ -238,11 +238,11 @@ class Source(ABC):
         for size, rows in found.items():
             self.kept_samples[size] = ArraySource.of_block(joined(rows.parts), self.names)
 
-    def supply(self, drawing: "Drawing", *, seed: int, threads: int | None = None) -> Any:
+    def supply(self, drawing: "Drawing | None", *, threads: int | None = None) -> Any:
         """Return rows drawn at random, with probability proportional to their bounds, ahead of a chain."""
         from tallbayes.sources.supply import StreamedSupply
 
-        return StreamedSupply(self, drawing, seed, threads)
+        return StreamedSupply(self, drawing, threads)
 
 
 def take(block: Block, rows: NDArray[np.int64]) -> Block:
