@@ -21,7 +21,7 @@ from tallbayes.setup.metric import Metric
 from tallbayes.setup.sketch import Sketch, fill_sketch
 from tallbayes.sources.alias import WHOLE
 from tallbayes.sources.base import RANDOM_ACCESS, Block
-from tallbayes.sources.supply import Drawing, Request, Slots, offered
+from tallbayes.sources.supply import Drawing, Request, Slots, no_offers, offered
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -260,9 +260,9 @@ def _summed_once(
 ) -> AllBounds:
     """Sum bounds and third derivatives and draw rows, all in one pass that keeps nothing of any other row."""
     likelihood = model.rows, model.predictors, metric.centre, metric.inverse_root
-    sums, thirds, slots = model.source.reduce(
-        _everything, part, arguments, likelihood, same_pass.thirds, same_pass.requests, threads=threads
-    )
+    requests = same_pass.requests
+    given = part, arguments, likelihood, same_pass.thirds, requests, no_offers(requests)
+    sums, thirds, slots = model.source.reduce(_everything, *given, threads=threads)
     return AllBounds(passes.BoundSums(*sums), radius, Drawing(part, arguments, None, WHOLE), thirds, slots)
 
 
@@ -273,6 +273,7 @@ def _everything(
     likelihood: tuple[Any, ...],
     thirds: bool,
     requests: tuple[Request, ...],
+    best: Vector,
 ) -> tuple[tuple[float, float, float], Vector | None, Slots | None]:
     """Return a block's bounds in sum, its third derivatives and a row for every slot, from rows whitened once."""
     rows, predictors, centre, inverse_root = likelihood
@@ -282,7 +283,7 @@ def _everything(
     return (
         passes.sums_of(bounds),
         passes.third_derivatives(block, rows, predictors, centre, inverse_root, white) if thirds else None,
-        offered(block, bounds, requests) if requests else None,
+        offered(block, bounds, requests, best) if requests else None,
     )
 
 

@@ -219,7 +219,7 @@ class StreamedSupply:
             for s, count in times.items()
             if count <= refill and (s, count) not in self._filled
         )
-        given = drawing.part, drawing.arguments, requests
+        given = drawing.part, drawing.arguments, requests, no_offers(requests)
         self.fill(requests, self._source.reduce(offer, *given, threads=self._threads))
 
 
@@ -306,37 +306,73 @@ class KeptRows(NamedTuple):
 
 
 def offer(
-    block: "Block", part: Callable[..., RowBounds], arguments: tuple[Any, ...], requests: tuple[Request, ...]
+    block: "Block",
+    part: Callable[..., RowBounds],
+    arguments: tuple[Any, ...],
+    requests: tuple[Request, ...],
+    best: Vector,
 ) -> Slots:
     """Draw a row of a block for every slot, in proportion to the rows' bounds."""
-    return offered(block, part(block, *arguments), requests)
+    return offered(block, part(block, *arguments), requests, best)
 
 
-def offered(block: "Block", bounds: RowBounds, requests: tuple[Request, ...]) -> Slots:
-    """Draw a row of a block whose bounds are known for every slot."""
+def no_offers(requests: tuple[Request, ...]) -> Vector:
+    """Return the smallest key that each slot was offered before the first block."""
+    return np.full(sum(request.slots for request in requests), np.inf)
+
+
+def offered(block: "Block", bounds: RowBounds, requests: tuple[Request, ...], best: Vector) -> Slots:
+    """Draw a row of a block whose bounds are known for every slot.
+
+    Parameters
+    ----------
+    block : Block
+        The rows.
+    bounds : RowBounds
+        Their bounds.
+    requests : tuple of Request
+        The slots.
+    best : array
+        The smallest keys that slots were offered so far, which is kept up to date: a slot that this block loses need
+        not be filled. What it holds changes no result.
+
+    Returns
+    -------
+    Slots
+        Of this block; those that another block has won already have an infinite key.
+    """
     psi, shares = bounds
     sums = np.cumsum(psi)
     total = float(sums[-1])
     places, keys = [], []
-    for stream, refill, slots in requests:
+    for stream, refill, count in requests:
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence([*stream, refill, block.first])))
-        keys.append(rng.standard_exponential(slots))
-        places.append(rng.random(slots))
+        keys.append(rng.standard_exponential(count))
+        places.append(rng.random(count))
     key, place = np.concatenate(keys), np.concatenate(places)
-    usable = 0.0 < total < np.inf
-    key = key / total if usable else np.full(key.size, np.inf)
-    # The last row with a bound above zero is where rounding of the sums may lead, never one without.
-    last = int(np.flatnonzero(psi)[-1]) if usable else 0
-    chosen = (
-        np.minimum(np.searchsorted(sums, place * total, side="right"), last) if usable else np.zeros(key.size, int)
+    key = key / total if 0.0 < total < np.inf else np.full(key.size, np.inf)
+    slots = Slots(
+        key,
+        np.empty((key.size, block.X.shape[1])),
+        np.empty((key.size, 3 + block.responses.shape[1])),
+        np.empty((key.size, 2), dtype=np.float32),
     )
-    facts = np.empty((key.size, 3 + block.responses.shape[1]))
-    for column, values in enumerate((psi, block.weight, block.offset)):
-        facts[:, column] = values[chosen] if values.size > 1 else values
-    facts[:, 3:] = block.responses[chosen]
-    return Slots(
-        key, block.X[chosen], facts, shares[chosen] if shares.shape[0] > 1 else np.repeat(shares, key.size, 0)
-    )
+    # A slot for which another block has offered a smaller key need not be filled. Threads may find an old key here,
+    # which is larger: then a row is gathered in vain.
+    wanted = key < best
+    chosen = np.flatnonzero(wanted)
+    if chosen.size:
+        np.minimum(best, key, out=best)
+        # The last row with a bound above zero is where rounding of the sums may lead, never one without.
+        last = int(np.flatnonzero(psi)[-1])
+        rows = np.minimum(np.searchsorted(sums, place[chosen] * total, side="right"), last)
+        for column, values in enumerate((psi, block.weight, block.offset)):
+            slots.facts[chosen, column] = values[rows] if values.size > 1 else values[0]
+        slots.facts[chosen, 3:] = block.responses[rows]
+        slots.design[chosen] = block.X[rows]
+        slots.shares[chosen] = shares[rows] if shares.shape[0] > 1 else shares[0]
+    key[~wanted] = np.inf
+    return slots
 
 
 def all_rows(source: "ArraySource") -> SuppliedRows:
