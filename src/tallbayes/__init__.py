@@ -6,7 +6,7 @@
 >>> tb.summary(tree)  # doctest: +SKIP
 """
 
-from tallbayes import bounds, errors, families, kernels, priors, proposals
+from tallbayes import bounds, errors, families, kernels, priors, proposals, sources
 from tallbayes.api import explain, sample
 from tallbayes.factors import Factors
 from tallbayes.models.regression import Regression
@@ -27,6 +27,7 @@ __all__ = [
     "priors",
     "proposals",
     "sample",
+    "sources",
     "summary",
     "verdict",
 ]

@@ -16,7 +16,14 @@ class TallbayesError(Exception):
 
 
 class InputError(TallbayesError, ValueError):
-    """Data or an argument that cannot be used; the message names the row, column or argument."""
+    """Data or an argument that cannot be used; the message names the row, column or argument.
+
+    ``row`` is the number of the row that cannot be used, if it is about one: a source can then say where it is.
+    """
+
+    def __init__(self, *message: object, row: int | None = None) -> None:
+        super().__init__(*message)
+        self.row = row
 
 
 class NoModeError(TallbayesError, ValueError):

@@ -1,14 +1,13 @@
 """The contract of a family of likelihoods."""
 
 from abc import ABC, abstractmethod
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.families.curve import jet
-from tallbayes.families.rows import Rows
+from tallbayes.families.rows import Extremes, Rows
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -39,7 +38,7 @@ class Family(ABC):
     @property
     def rows(self) -> Rows:
         """What passes over rows and compiled code need of the family."""
-        return Rows(self.curve, cache(self.extremes))
+        return Rows(self.curve, Extremes(self.extremes))
 
     @abstractmethod
     def critical_points(self, m: int) -> Vector:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from tallbayes.families.responses import robust_spread, without_outliers
 from tallbayes.models.base import Model
 from tallbayes.models.predictors import Linear
 from tallbayes.models.products import weighted_gram
+from tallbayes.models.subsamples import FEW_ROWS, START_ROWS, subsample_sizes
 from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
 from tallbayes.sources.arrays import (
     ArraySource,
@@ -23,14 +25,14 @@ from tallbayes.sources.arrays import (
     per_row,
     writable_view,
 )
-from tallbayes.sources.base import Block, Source
+from tallbayes.sources.base import RANDOM_ACCESS, Block, GatheredRows, Source, gather_rows
+from tallbayes.sources.clusters import is_dask, of_arrays
 from tallbayes.sources.encoded import EncodedSource
+from tallbayes.sources.memory_map import MemoryMapSource, is_mapped, mapped_file
+from tallbayes.sources.opening import by_columns, open_source
 from tallbayes.sources.profile import LARGEST_COLUMN, Profile, profile_block, refuse_unusable_columns
 
 Vector = NDArray[np.float64]
-
-START_ROWS = 20_000
-"""Rows from which a starting point is guessed."""
 
 
 class Regression(Model):
@@ -41,42 +43,62 @@ class Regression(Model):
 
     Parameters
     ----------
-    X : array_like or Source
-        Design, rows x columns; an array or a data frame of numbers. Or a source of rows (`tallbayes.sources.base`),
-        which has design, response, weights, offset and names in one.
-    y : array_like or None
-        Response, one for each row; None for a source.
+    X : array_like or table or Source
+        Design, rows x columns; an array or a data frame of numbers. A memory-mapped array is read block by block, as
+        are tables (`tallbayes.sources.open_source`): a path of Parquet files or a folder of them, a pyarrow Dataset, a
+        polars LazyFrame, a DuckDB relation, a Dask data frame; columns are then given by their names. Or Dask arrays.
+        Or a source of rows (`tallbayes.sources.base`), which has design, response, weights, offset and names in one.
+    y : array_like or str or None
+        Response, one for each row; the name of its column in a table; None for a source.
     family : Family
         Likelihood, from `tallbayes.families`.
     prior : Prior or sequence of Prior or mapping or None
         Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
         dictionary from names to priors. Defaults to ``WeaklyInformative()``, also for columns that a dictionary
         leaves out; `tallbayes.explain` prints what that is for these data.
-    offset : array_like or None
-        Known part of each row's predictor.
-    weights : array_like or None
-        Frequency weights: a row of weight 3 counts as three rows.
+    offset : array_like or str or None
+        Known part of each row's predictor; the name of a column in a table.
+    weights : array_like or str or None
+        Frequency weights: a row of weight 3 counts as three rows; the name of a column in a table.
     names : sequence of str or None
         Names of the columns. Defaults to those of a data frame, or x0, x1, ...
+    design : sequence of str or None
+        Of a table, the columns of the design, in the order of the coefficients; all others by default.
     """
 
     orders = (3, 2)
 
     def __init__(
         self,
-        X: ArrayLike | Source,
-        y: ArrayLike | None,
+        X: Any,
+        y: ArrayLike | str | None,
         family: Family,
         prior: Prior | Sequence[Prior] | Mapping[str, Prior] | None = None,
         *,
-        offset: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
+        offset: ArrayLike | str | None = None,
+        weights: ArrayLike | str | None = None,
         names: Sequence[str] | None = None,
+        design: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
+        X, y = mapped_file(X), mapped_file(y)
+        if by_columns(X, y):
+            if names is not None:
+                raise InputError(
+                    "names: given beside a table, whose columns have names; expected None, or design=[...]."
+                )
+            X = open_source(X, response=y, design=design, offset=offset, weights=weights)  # type: ignore[arg-type]
+            y = offset = weights = design = None
         if isinstance(X, Source):
-            _refuse_beside_a_source({"y": y, "offset": offset, "weights": weights, "names": names})
+            given: dict[str, object] = {
+                "y": y,
+                "offset": offset,
+                "weights": weights,
+                "names": names,
+                "design": design,
+            }
+            _refuse_beside_a_source(given)
             source: Source = X
             if source.n < 1 or not hasattr(source, "names"):
                 raise InputError(
@@ -86,13 +108,15 @@ class Regression(Model):
                 )
             family.check_rows(source.n)
         else:
+            if design is not None:
+                raise InputError("design: given beside an array, of which all columns are used: expected None.")
             source = _source(X, y, family, offset, weights, names)
         before = source.passes
         self.names = list(source.names)
         self.family, self.rows, self.predictors = family, family.rows, Linear()
         self.source = source
         with silence():  # a moment's compilation, which is not worth a word
-            self.profile: Profile = source.reduce(_profile, family, source.names, source.n)
+            self.profile: Profile = self._look_at(source)
         self.checking_passes = source.passes - before
         refuse_unusable_columns(self.profile.largest, source.names)
         scale = family.predictor_scale(self.profile.responses, self.profile.weights)
@@ -101,9 +125,24 @@ class Regression(Model):
             source.responses, source.weight = coded[:, None], np.atleast_1d(weight)
         elif type(family).encode is not Family.encode:
             self.source = EncodedSource(source, family.encode)
+            self.source.kept_samples.update(source.kept_samples)
+            source.kept_samples.clear()
         self.prior = each(prior, self.names)
         self.coefficient_priors = self.prior.resolve(self.profile, scale)
         _refuse_without_scale(self.coefficient_priors, self.names)
+
+    def _look_at(self, source: Source) -> Profile:
+        """Return the facts about all rows; where rows come by passes, gather the subsamples in the same one."""
+        family, names, n = self.family, source.names, source.n
+        if RANDOM_ACCESS in source.offers:
+            return source.reduce(_profile, family, names, n)
+        sizes = sorted(
+            {min(n, size) for size in (*(subsample_sizes(n, len(names))[-1:] or [START_ROWS]), FEW_ROWS)}
+        )
+        chosen = tuple(source.sampled(size) for size in sizes)
+        profile, rows = source.reduce(_profile_and_rows, family, names, n, chosen)
+        source.keep_samples(dict(zip(sizes, rows, strict=True)))
+        return profile
 
     @property
     def mode_advice(self) -> str:
@@ -175,8 +214,13 @@ def _source(
     offset: ArrayLike | None,
     weights: ArrayLike | None,
     names: Sequence[str] | None,
-) -> ArraySource:
+) -> Source:
     """Return arrays as a source, after checking their shapes; a pass checks their values."""
+    if is_dask(X):
+        if y is None:
+            raise InputError("y: None was given; expected one response for each row of X.")
+        return of_arrays(X, {"response": y, "weights": weights, "offset": offset}, names)
+    mapped = is_mapped(X)
     if names is None and hasattr(X, "columns"):
         names = [str(column) for column in X.columns]
     design = design_matrix(X)
@@ -190,10 +234,11 @@ def _source(
     if response.shape != (n,):
         raise InputError(f"y: shape {response.shape} was given; X has {counted(n, 'row')}, so ({n},) was expected.")
     family.check_rows(n)
+    weight, known = frequency_weights(weights, n), per_row(offset, n, "offset", 0.0)
+    if mapped:
+        return MemoryMapSource(design, response[:, None], weight, known, columns)
     response = writable_view(np.ascontiguousarray(response, dtype=np.float64))
-    return ArraySource(
-        design, response[:, None], frequency_weights(weights, n), per_row(offset, n, "offset", 0.0), columns
-    )
+    return ArraySource(design, response[:, None], weight, known, columns)
 
 
 def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
@@ -209,14 +254,27 @@ def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
     if bad.size:
         i, value = block.first + bad[0], y[bad[0]]
         if not math.isfinite(value):
-            raise InputError(f"y: row {i} is {value}; every response must be finite. Drop such rows first.")
-        raise InputError(f"y: row {i} is {value:.3g}, whose powers no float64 holds. Rescale the response.")
+            raise InputError(f"y: row {i} is {value}; every response must be finite. Drop such rows first.", row=i)
+        raise InputError(f"y: row {i} is {value:.3g}, whose powers no float64 holds. Rescale the response.", row=i)
     outside = np.flatnonzero(family.unsupported(y, block.first))
     if outside.size:
         i, where = int(outside[0]), "" if block.count == n else " in its block"
         count = "1 such row" if outside.size == 1 else f"{outside.size} such rows"
-        raise InputError(f"y: row {block.first + i} is {y[i]:g} ({count}{where}); {family} takes {family.support}.")
+        raise InputError(
+            f"y: row {block.first + i} is {y[i]:g} ({count}{where}); {family} takes {family.support}.",
+            row=block.first + i,
+        )
     return profile
+
+
+def _profile_and_rows(
+    block: Block, family: Family, names: list[str], n: int, chosen: tuple[NDArray[np.int64], ...]
+) -> tuple[Profile, tuple[GatheredRows, ...]]:
+    """Return the facts about a block, and those of its rows that are in subsamples, coded as kernels take them."""
+    profile = _profile(block, family, names, n)
+    coded, weight = family.encode(block.responses[:, 0], block.weight, block.first)
+    block = block._replace(responses=coded[:, None], weight=np.atleast_1d(weight))
+    return profile, tuple(gather_rows(block, rows) for rows in chosen)
 
 
 def _squares(block: Block) -> Vector:

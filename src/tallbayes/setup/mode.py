@@ -8,27 +8,23 @@ from numpy.typing import NDArray
 from tallbayes.errors import NoModeError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
+from tallbayes.models.subsamples import LARGE, LARGE_TOLERANCE, SUBSAMPLE, subsample_sizes
 from tallbayes.setup.no_mode import failed_search, refuse_dependent_columns, refuse_recession
 from tallbayes.sources.base import Source
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-SUBSAMPLE, ENOUGH = 20_000, 4
-"""Rows of the first subsample, and of how many of its size the data must consist for one to be worth while."""
 TOLERANCE = 1e-8
 """Length of the last Newton step, in posterior standard deviations."""
-LARGE, LARGE_TOLERANCE, TOLERATED = 5_000_000, 0.1, 0.25
-"""With this many numbers in the design a pass costs more than it gains: a centre this near the mode, on average
-over the coefficients, serves as well, and the sampler is exact around every centre. One that turns out to be no further
-off than the last number is kept."""
+TOLERATED = 0.25
+"""In large designs, how far off the mode the centre may turn out to be, on average over the coefficients, in posterior
+standard deviations: the sampler is exact around every centre."""
 FEW_ROWS = 0.1
 """Few rows speak of a coefficient if its largest value moves a predictor by more than this for each of its standard
 deviations; it is then not left further than this from its mode."""
 NEAR = 0.5
 """The same for a subsample, whose own mode is further than that from the one looked for."""
-MARGIN = 1.25
-"""By how much a second subsample is larger than what is expected to save a pass."""
 CHEAP_PASSES = 4
 """Passes for the gradient alone before the Hessian is computed in any case."""
 SUSPICIOUS = 12
@@ -87,7 +83,7 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
     source = model.source
     passes_before = source.passes
     theta, rough = None, None
-    sizes = _subsamples(source.n, model.d)
+    sizes = subsample_sizes(source.n, model.d)
     parts = [source.subsample(sizes[-1])] if sizes else []
     if len(sizes) > 1:
         parts.insert(0, parts[0].subsample(sizes[0]))
@@ -113,24 +109,9 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
     return Mode(point.theta, point.value, point.gradient, point.hessian, source.passes - passes_before)
 
 
-def _subsamples(n: int, d: int) -> list[int]:
-    """Return the sizes of subsamples to begin with: none, a small one, or also a larger one that saves a pass.
-
-    A subsample of m rows has its mode some sqrt(d n / m) posterior standard deviations from that of all rows, and a
-    step with its Hessian leaves sqrt(d / m) of the way: together less than what is tolerated if m is large enough.
-    """
-    size = max(SUBSAMPLE, 100 * d)
-    if n <= ENOUGH * size:
-        return []
-    larger = int(MARGIN * np.sqrt(d * n) / LARGE_TOLERANCE)
-    # A gradient reads each number once; a subsample is copied, and Newton takes a few Hessians of it.
-    worth_while = n * d >= LARGE and larger > size and n > max(ENOUGH, d / 2) * larger
-    return [size, larger] if worth_while else [size]
-
-
 def search_bytes(n: int, d: int) -> int:
     """Return the memory that the search takes beside the rows: subsamples, and two copies of what it starts from."""
-    return 8 * d * (sum(_subsamples(n, d)) + 2 * min(n, SUBSAMPLE))
+    return 8 * d * (sum(subsample_sizes(n, d)) + 2 * min(n, SUBSAMPLE))
 
 
 class _Search:

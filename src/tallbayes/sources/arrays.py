@@ -21,8 +21,6 @@ FEWEST_ROWS, MOST_ROWS = 1024, 65536
 """Rows of a block: enough for a matrix product to be fast, few enough to share between threads."""
 GROUPS = 32
 """Blocks are added up in at most so many groups, so that sums as large as a cubic are made in place."""
-MANY, NEIGHBOURS = 100_000, 8
-"""From so many rows on a subsample is taken by so many neighbours at a time, which are read several times faster."""
 
 
 def rows_of_a_block(columns: int) -> int:
@@ -49,6 +47,7 @@ class ArraySource(Source):
     """
 
     offers = frozenset({SUPPLY, RANDOM_ACCESS})
+    watched = False
 
     def __init__(
         self, X: NDArray[Any], responses: Matrix, weight: Vector, offset: Vector, names: list[str]
@@ -89,21 +88,13 @@ class ArraySource(Source):
                 self.offset if self.offset.size == 1 else self.offset[rows],
             )
 
-    def sampled(self, size: int) -> NDArray[np.int64]:
-        """Return the numbers of the rows of a subsample; of many rows, a few neighbours at a time."""
-        if size < MANY or self.n < 2 * size:
-            return super().sampled(size)
-        spots = size // NEIGHBOURS
-        places = np.arange(spots) + np.random.default_rng(0).random(spots)
-        first = np.minimum((places * (self.n / spots)).astype(np.int64), self.n - NEIGHBOURS)
-        return (first[:, None] + np.arange(NEIGHBOURS)).ravel()
-
     def subsample(self, size: int) -> "ArraySource":
         """Return a source of about ``size`` rows, spread over all; takes no pass."""
         return ArraySource.of_block(take(self.whole, self.sampled(size)), self.names)
 
-    def supply(self, drawing: Drawing, *, seed: int, threads: int | None = None) -> Any:
+    def supply(self, drawing: Drawing | None, *, threads: int | None = None) -> Any:
         """Return all rows, any of which a chain may draw at any time."""
+        assert drawing is not None
         return WholeSupply(self, drawing)
 
 

@@ -4,9 +4,12 @@ A source is written by saying how many rows it has and giving its blocks, as oft
 subsample for a first guess, and rows drawn at random come with this class.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +29,16 @@ Matrix = NDArray[np.float64]
 
 SUPPLY, RANDOM_ACCESS = "supply", "random access"
 """What sources may offer beside passes: rows drawn at random in advance; any row, at any time."""
+
+
+MANY, NEIGHBOURS = 100_000, 8
+"""From so many rows on a subsample is taken by so many neighbours at a time."""
+MULTIPLIER, MASK, LINE = 6364136223846793005, 2**64 - 1, 256
+"""Of checksums; the last is rows that are added at a time."""
+
+
+_ONE_PASS = threading.RLock()
+"""Passes over what is read anew every time are made one after the other: chains would only wait for the same disk."""
 
 
 class Block(NamedTuple):
@@ -73,6 +86,10 @@ class Source(ABC):
     """What kernels can ask for beside passes."""
     passes: int = 0
     """How often all rows were gone through so far."""
+    watched: bool = True
+    """Whether rows might be others the next time, so that every pass compares them with the first."""
+    listener: Callable[[int], None] | None = None
+    """Told during a pass how many rows are done: for a display of progress."""
 
     @property
     @abstractmethod
@@ -108,10 +125,60 @@ class Source(ABC):
         self.passes += 1
         workers = threads or available_threads()
         total: Any = None
-        with one_blas_thread():
-            for result in _in_order(self._groups(), lambda group: _sum(part, group, arguments), workers):
+        done = 0
+        with one_blas_thread(), _ONE_PASS if self.watched else nullcontext():
+            for rows, result in _in_order(self._groups(), lambda group: self._sum(part, group, arguments), workers):
                 total = result if total is None else added(total, result)
+                done += rows
+                if self.listener is not None:
+                    self.listener(done)
         return total
+
+    def pieces(self) -> Iterator[Any]:
+        """Yield all rows as `opened` takes them: blocks, unless making a block is work for threads."""
+        yield from self.checked_blocks()
+
+    def opened(self, piece: Any) -> Block:
+        """Return the block of a piece; called in threads."""
+        return piece
+
+    def located(self, error: InputError) -> InputError:
+        """Return an error about a row, with the place where the row is to be found."""
+        return error
+
+    def _sum(self, part: Part, group: list[Any], arguments: tuple[Any, ...]) -> tuple[int, Any]:
+        """Return the rows of a group of pieces, and what a part gives for them."""
+        total, rows = None, 0
+        for piece in group:
+            block = self.opened(piece).converted()
+            rows += block.count
+            if self.watched:
+                self.refuse_change(block)
+            try:
+                result = part(block, *arguments)
+            except InputError as error:
+                raise self.located(error) from None
+            total = result if total is None else added(total, result)
+        return rows, total
+
+    @cached_property
+    def seen(self) -> dict[int, int]:
+        """A checksum of each block, by its first row, as the first pass found it."""
+        return {}
+
+    def refuse_change(self, block: Block) -> None:
+        """Raise if a block is not what it was in the first pass."""
+        now = checksum(block)
+        if self.seen.setdefault(block.first, now) != now:
+            raise self.located(
+                InputError(
+                    f"{type(self).__name__}: rows {block.first:,} to {block.first + block.count - 1:,} are not what "
+                    "they were in the first pass; expected the same rows in the same order every time. Leave data "
+                    "alone while a model is in use, and make the model anew if they have changed. A query whose order "
+                    "of rows is not fixed is best written to a Parquet file first.",
+                    row=block.first,
+                )
+            )
 
     def checked_blocks(self) -> Iterator[Block]:
         """Yield all rows, or raise if the source does not keep its word: as many rows as it said, in every pass."""
@@ -135,33 +202,47 @@ class Source(ABC):
             )
 
     def _groups(self) -> Iterator[list[Block]]:
-        blocks = self.checked_blocks()
-        while group := list(islice(blocks, self.together)):
+        pieces = self.pieces()
+        while group := list(islice(pieces, self.together)):
             yield group
 
     def sampled(self, size: int) -> NDArray[np.int64]:
-        """Return the numbers of the rows of a subsample: one at random, always the same, of each of equal ranges."""
-        places = np.arange(size) + np.random.default_rng(0).random(size)
-        return np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
+        """Return the numbers of the rows of a subsample: one at random, always the same, of each of equal ranges.
+
+        Of many rows a few neighbours at a time, which are read several times faster from memory.
+        """
+        rng = np.random.default_rng(0)
+        if size < MANY or self.n < 2 * size:
+            places = np.arange(size) + rng.random(size)
+            return np.minimum((places * (self.n / size)).astype(np.int64), self.n - 1)
+        spots = size // NEIGHBOURS
+        places = np.arange(spots) + rng.random(spots)
+        first = np.minimum((places * (self.n / spots)).astype(np.int64), self.n - NEIGHBOURS)
+        return (first[:, None] + np.arange(NEIGHBOURS)).ravel()
 
     def subsample(self, size: int) -> "ArraySource":
-        """Return a source in memory of about ``size`` rows, spread over all; takes a pass."""
+        """Return a source in memory of about ``size`` rows, spread over all; takes a pass, unless it is kept."""
+        if size not in self.kept_samples:
+            self.keep_samples({size: self.reduce(gather_rows, self.sampled(size))})
+        return self.kept_samples[size]
+
+    @cached_property
+    def kept_samples(self) -> "dict[int, ArraySource]":
+        """Subsamples that a pass has gathered, by their size."""
+        return {}
+
+    def keep_samples(self, found: "dict[int, GatheredRows]") -> None:
+        """Keep subsamples that were gathered in a pass for something else."""
         from tallbayes.sources.arrays import ArraySource
 
-        chosen = self.sampled(size)
-        self.passes += 1
-        parts = []
-        for block in self.checked_blocks():
-            low, high = np.searchsorted(chosen, [block.first, block.first + block.count])
-            if high > low:
-                parts.append(take(block, chosen[low:high] - block.first))
-        return ArraySource.of_block(joined(parts), self.names)
+        for size, rows in found.items():
+            self.kept_samples[size] = ArraySource.of_block(joined(rows.parts), self.names)
 
-    def supply(self, drawing: "Drawing", *, seed: int, threads: int | None = None) -> Any:
+    def supply(self, drawing: "Drawing | None", *, threads: int | None = None) -> Any:
         """Return rows drawn at random, with probability proportional to their bounds, ahead of a chain."""
         from tallbayes.sources.supply import StreamedSupply
 
-        return StreamedSupply(self, drawing, seed, threads)
+        return StreamedSupply(self, drawing, threads)
 
 
 def take(block: Block, rows: NDArray[np.int64]) -> Block:
@@ -193,11 +274,34 @@ def joined(parts: list[Block]) -> Block:
     )
 
 
-def _sum(part: Part, group: list[Block], arguments: tuple[Any, ...]) -> Any:
-    total: Any = None
-    for block in group:
-        result = part(block.converted(), *arguments)
-        total = result if total is None else added(total, result)
+class GatheredRows(NamedTuple):
+    """Some rows of some blocks: a partial result, which merges with that of later blocks."""
+
+    parts: list[Block]
+
+    def merged(self, other: "GatheredRows") -> "GatheredRows":
+        """Return the rows of both."""
+        self.parts.extend(other.parts)
+        return self
+
+
+def gather_rows(block: Block, chosen: NDArray[np.int64]) -> GatheredRows:
+    """Return those rows of a block whose numbers are among the chosen, which are sorted."""
+    low, high = np.searchsorted(chosen, [block.first, block.first + block.count])
+    return GatheredRows([take(block, chosen[low:high] - block.first)] if high > low else [])
+
+
+def checksum(block: Block) -> int:
+    """Return a sum of the bits of all numbers of a block that is in float64; another value of any gives another."""
+    total = 0
+    for part in (array for array in block[1:] if array.size):
+        words = part.view(np.uint64).reshape(part.shape[0], -1)
+        rows, columns = words.shape
+        # Many rows side by side first: long lines are added several times faster.
+        wide = rows // LINE * LINE
+        sums = np.add.reduce(words[:wide].reshape(-1, LINE * columns), axis=0).reshape(LINE, columns)
+        for value in (np.add.reduce(sums, axis=0) + np.add.reduce(words[wide:], axis=0)).tolist():
+            total = (total * MULTIPLIER + value + 1) & MASK
     return total
 
 

@@ -121,7 +121,8 @@ def refuse_infinite(block: Block, names: list[str], what: str = "X") -> None:
         i, j = found[0]
         raise InputError(
             f"{what}: row {block.first + i}, column {names[j]!r} is {block.X[i, j]}; every value must be finite. "
-            "Drop or impute such rows first."
+            "Drop or impute such rows first.",
+            row=int(block.first + i),
         )
 
 
