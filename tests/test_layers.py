@@ -15,7 +15,7 @@ ROOMS = [
     ["priors"],
     ["sources"],
     ["models"],
-    ["factors"],
+    ["factors", "formulas"],
     ["setup"],
     ["bounds"],
     ["proposals"],

@@ -9,6 +9,7 @@
 from tallbayes import bounds, errors, families, kernels, priors, proposals, sources
 from tallbayes.api import explain, sample
 from tallbayes.factors import Factors
+from tallbayes.formulas import glm
 from tallbayes.models.regression import Regression
 from tallbayes.plan.explain import Explanation
 from tallbayes.results.summary import summary
@@ -22,6 +23,7 @@ __all__ = [
     "errors",
     "explain",
     "families",
+    "glm",
     "kernels",
     "laplace_check",
     "priors",
