@@ -11,6 +11,8 @@ from tallbayes.api import explain, sample
 from tallbayes.factors import Factors
 from tallbayes.models.regression import Regression
 from tallbayes.plan.explain import Explanation
+from tallbayes.results.arviz import to_arviz
+from tallbayes.results.files import load, save
 from tallbayes.results.summary import summary
 from tallbayes.results.verdict import laplace_check, verdict
 
@@ -24,10 +26,13 @@ __all__ = [
     "families",
     "kernels",
     "laplace_check",
+    "load",
     "priors",
     "proposals",
     "sample",
+    "save",
     "summary",
+    "to_arviz",
     "verdict",
 ]
 __version__ = "0.1.0"
