@@ -12,6 +12,8 @@ from tallbayes.factors import Factors
 from tallbayes.formulas import glm
 from tallbayes.models.regression import Regression
 from tallbayes.plan.explain import Explanation
+from tallbayes.results.arviz import to_arviz
+from tallbayes.results.files import load, save
 from tallbayes.results.summary import summary
 from tallbayes.results.verdict import laplace_check, verdict
 
@@ -26,11 +28,14 @@ __all__ = [
     "glm",
     "kernels",
     "laplace_check",
+    "load",
     "priors",
     "proposals",
     "sample",
+    "save",
     "sources",
     "summary",
+    "to_arviz",
     "verdict",
 ]
 __version__ = "0.1.0"

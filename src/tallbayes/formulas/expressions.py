@@ -237,8 +237,8 @@ def _columns_in(node: ast.AST) -> list[str]:
             if _function_name(part.func) == "Q":
                 found[str(part.args[0].value)] = None  # type: ignore[attr-defined]
                 return
-            for child in (*part.args, *(keyword.value for keyword in part.keywords)):
-                visit(child)
+            for given in (*part.args, *(keyword.value for keyword in part.keywords)):
+                visit(given)
         elif isinstance(part, ast.Name):
             if part.id not in CONTRASTS:
                 found[part.id] = None

@@ -175,9 +175,9 @@ def glm(
     ----------
     formula : str
         Such as ``"late ~ bs(hour, df=5) + C(month) + distance * origin"``, as formulaic, patsy and R have them:
-        columns, ``+ - * : **``, categorical columns or ``C(...)``, ``I(...)``, functions such as ``log``, ``bs``, ``cr``,
-        ``poly``, ``scale``, ``center``, and ``offset(...)``. A response of text with two levels counts the second as the
-        event; successes out of trials are ``p(successes, trials)``. A formula never runs other Python.
+        columns, ``+ - * : **``, categorical columns or ``C(...)``, ``I(...)``, functions such as ``log``, ``bs``,
+        ``cr``, ``poly``, ``scale``, ``center``, and ``offset(...)``. A response of text with two levels counts the
+        second as the event; successes out of trials are ``p(successes, trials)``. No other Python is ever run.
     data : frame, Arrow table, dictionary or path
         A data frame (pandas, polars or another that narwhals knows), an Arrow table or stream, a dictionary of
         columns, or the path of a Parquet or CSV file.
