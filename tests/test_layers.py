@@ -26,6 +26,7 @@ ROOMS = [
     ["api"],
     ["__init__"],
     ["warmup", "demo", "cli"],
+    ["__main__"],
 ]
 """From the ground up: a module may import from its own line or earlier ones. What a user sees of the package,
 `__init__`, stands on everything but the programs that use it."""
@@ -39,6 +40,8 @@ MOST_LINES, MOST_ARGUMENTS = 80, 12
 LONG = {
     "kernels.scalable_mh_steps.run_chunk": "one compiled loop over the stages of a step: calls between "
     "them cost more than a step does",
+    "cli.fitting.fit": "an argument for each option of the command",
+    "cli.fitting.explain": "an argument for each option of the command",
 }
 """Functions that may be longer or take more, each with the reason."""
 
@@ -103,7 +106,7 @@ def violations(name, text):
 
 
 def test_every_module_has_its_place():
-    assert {room_of(name_of(path)) for path in SOURCES} - {"__main__"} == set(LEVEL)
+    assert {room_of(name_of(path)) for path in SOURCES} == set(LEVEL)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
