@@ -11,6 +11,8 @@ from tallbayes.api import explain, sample
 from tallbayes.factors import Factors
 from tallbayes.models.regression import Regression
 from tallbayes.plan.explain import Explanation
+from tallbayes.predictions.comparisons import comparisons, slopes
+from tallbayes.predictions.predict import predict
 from tallbayes.results.arviz import to_arviz
 from tallbayes.results.files import load, save
 from tallbayes.results.summary import summary
@@ -21,16 +23,19 @@ __all__ = [
     "Factors",
     "Regression",
     "bounds",
+    "comparisons",
     "errors",
     "explain",
     "families",
     "kernels",
     "laplace_check",
     "load",
+    "predict",
     "priors",
     "proposals",
     "sample",
     "save",
+    "slopes",
     "summary",
     "to_arviz",
     "verdict",
