@@ -23,6 +23,7 @@ ROOMS = [
     ["plan"],
     ["run"],
     ["results"],
+    ["predictions"],
     ["api"],
     ["__init__"],
     ["warmup", "demo", "cli"],

@@ -12,6 +12,8 @@ from tallbayes.factors import Factors
 from tallbayes.formulas import glm
 from tallbayes.models.regression import Regression
 from tallbayes.plan.explain import Explanation
+from tallbayes.predictions.comparisons import comparisons, slopes
+from tallbayes.predictions.predict import predict
 from tallbayes.results.arviz import to_arviz
 from tallbayes.results.files import load, save
 from tallbayes.results.summary import summary
@@ -22,6 +24,7 @@ __all__ = [
     "Factors",
     "Regression",
     "bounds",
+    "comparisons",
     "errors",
     "explain",
     "families",
@@ -29,10 +32,12 @@ __all__ = [
     "kernels",
     "laplace_check",
     "load",
+    "predict",
     "priors",
     "proposals",
     "sample",
     "save",
+    "slopes",
     "sources",
     "summary",
     "to_arviz",

@@ -25,9 +25,11 @@ def probability(link: str, eta: Array) -> Array:
         from scipy.special import ndtr
 
         return np.asarray(ndtr(eta))
+    out = np.negative(eta)  # changed in place: large temporary arrays take longer than the sums in them
     with np.errstate(over="ignore"):  # an infinite e^x is right in both formulas
         if link == "cloglog":
-            return -np.expm1(-np.exp(eta))
-        out = np.exp(-eta)
+            out = np.negative(np.exp(eta, out=out), out=out)
+            return np.negative(np.expm1(out, out=out), out=out)
+        np.exp(out, out=out)
     out += 1.0
     return np.reciprocal(out, out=out)

@@ -67,10 +67,10 @@ class Linear(Predictors):
 
     def at_many(self, block: Block, thetas: Matrix) -> NDArray[np.float64]:
         """Return x_i . theta + offset_i at each point, by one product of matrices."""
-        out = thetas @ block.X.T
+        out = block.X @ thetas.T
         if block.offset.size > 1 or block.offset[0] != 0.0:
-            out += block.offset
-        return np.asarray(out[None])
+            out += block.offset[:, None]
+        return np.asarray(out.T[None])  # the draws of a row are beside each other in memory
 
     def moves(self, block: Block, change: Vector) -> Matrix:
         """Return x_i . change."""

@@ -87,7 +87,7 @@ def checked_probs(owner: str, probs: Sequence[float]) -> tuple[float, ...]:
     """
     given = tuple(probs) if isinstance(probs, Sequence | np.ndarray) and not isinstance(probs, str) else (probs,)
     if not all(is_number(p) and 0.0 < p < 1.0 for p in given):
-        raise InputError(f"{owner}: probs={probs!r} must be numbers that lie strictly between 0 and 1.")
+        raise InputError(f"{owner}: probs={probs!r} must lie strictly between 0 and 1, as numbers.")
     if len(set(map(title, given))) < len(given):
         raise InputError(f"{owner}: probs={probs!r} has a probability twice.")
     return tuple(float(p) for p in given)
