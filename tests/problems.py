@@ -371,7 +371,7 @@ class Batches:
         self.drawn: list[int] = []
         self.rows = self.whole._replace(psi=np.empty(0), table=np.empty((0, 2)))
 
-    def for_chain(self, chain: int) -> "Batches":
+    def for_chain(self, stream: Any) -> "Batches":
         return self
 
     def refill(self) -> Any:

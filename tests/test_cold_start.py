@@ -80,7 +80,7 @@ FIRST = """
     fixed.setflags(write=False)
     mapped = np.lib.format.open_memmap(sys.argv[1], mode="w+", dtype=np.float64, shape=X.shape)
     mapped[:] = X
-    mapped = np.load(sys.argv[1], mmap_mode="r")
+    mapped = np.asarray(np.load(sys.argv[1], mmap_mode="r"))
     for held in (X.astype(np.float32), np.asfortranarray(X), fixed, mapped, (X > 0), X[::2]):
         for kernel in (None, tb.kernels.ScalableMH(order=3, sketch=True)):
             draw(tb.Regression(held, y[: len(held)], tb.families.Bernoulli()), kernel)

@@ -13,7 +13,16 @@ from tallbayes.errors import InputError
 from tallbayes.kernels.mixing import effective_draws
 from tallbayes.sources.base import Block, Source
 from tallbayes.sources.profile import profile_block
-from tallbayes.sources.supply import Drawing, RowBounds, Slots, StreamedSupply, _offer
+from tallbayes.sources.supply import (
+    RUN,
+    Drawing,
+    Request,
+    RowBounds,
+    Stream,
+    StreamedSupply,
+    no_offers,
+    offer,
+)
 
 ALPHA = 1e-7  # false positives of every statistical test below
 
@@ -397,7 +406,7 @@ def rows_with(psi, sizes):
 
 def draw_slots(psi, sizes, slots, chain=0):
     rows = rows_with(psi, sizes)
-    supply = StreamedSupply(rows, DRAWING, seed=5, slots=slots).for_chain(chain)
+    supply = StreamedSupply(rows, DRAWING, slots=slots).for_chain(Stream(RUN, 5, chain))
     found = supply.refill()
     assert rows.passes == 1
     return supply, found
@@ -455,20 +464,26 @@ def test_no_row_with_a_bound_gives_no_slots():
 @pytest.mark.parametrize("tree", ["left", "right", "balanced"])
 def test_slots_merge_in_any_tree(tree):
     psi = 10.0 ** np.linspace(-3.0, 0.0, 40)
-    rng = np.random.default_rng(8)
-    parts = [_offer(block, DRAWING, 100_000, rng) for block in rows_with(psi, (5, 1, 20)).blocks()]
+    given = DRAWING.part, DRAWING.arguments, (Request(Stream(RUN, 8, 0), 0, 100_000),)
+    blocks = list(rows_with(psi, (5, 1, 20)).blocks())
 
-    def merge(a, b) -> Slots:
-        return a.merged(b, rng)
+    def offers(best=None):
+        """Offers of each block, with or without knowing what others have offered."""
+        return [offer(block, *given, no_offers(given[2]) if best is None else best) for block in blocks]
 
-    if tree == "left":
-        total = merge(merge(merge(parts[0], parts[1]), parts[2]), parts[3])
-    elif tree == "right":
-        total = merge(parts[0], merge(parts[1], merge(parts[2], parts[3])))
-    else:
-        total = merge(merge(parts[0], parts[1]), merge(parts[2], parts[3]))
-    assert total.total == pytest.approx(psi.sum())
-    check_frequencies(np.bincount(total.rows.responses[:, 0].astype(int), minlength=40), psi)
+    def total(a, b, c, e):
+        if tree == "left":
+            return a.merged(b).merged(c).merged(e)
+        if tree == "right":
+            return a.merged(b.merged(c.merged(e)))
+        return a.merged(b).merged(c.merged(e))
+
+    found = total(*offers())
+    check_frequencies(np.bincount(found.facts[:, 3].astype(int), minlength=40), psi)
+    # The order of blocks, and what they know of each other, change nothing.
+    for other in (total(*offers()[::-1]), total(*offers(no_offers(given[2])))):
+        for one, same in zip(found, other, strict=True):
+            np.testing.assert_array_equal(one, same)
 
 
 def test_slots_and_refills_are_independent():
@@ -476,7 +491,7 @@ def test_slots_and_refills_are_independent():
     psi = np.array([1.0, 2.0, 0.5, 4.0, 1.5])
     supply, rows = draw_slots(psi, (1, 2), 200_000)
     first = rows.responses[:, 0].astype(int)
-    again = supply.refill().responses[:, 0].astype(int)
+    again = supply.refill().responses[:200_000, 0].astype(int)  # there are twice as many
     pairs = np.outer(psi, psi).ravel()
     for one, other in ((first[::2], first[1::2]), (first, again)):
         check_frequencies(np.bincount(5 * one + other, minlength=25), pairs)
@@ -508,7 +523,7 @@ def _mapped(X, tmp_path):
     file = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=X.dtype, shape=X.shape)
     file[:] = X
     file.flush()
-    return np.load(tmp_path / "X.npy", mmap_mode="r")
+    return np.asarray(np.load(tmp_path / "X.npy", mmap_mode="r"))  # a plain array, which may be read anywhere
 
 
 def _strided(X, tmp_path):

@@ -9,19 +9,23 @@ from tallbayes.compiled import Stopwatch, silence
 from tallbayes.errors import InputError
 from tallbayes.kernels import Kernel
 from tallbayes.models.base import Model
-from tallbayes.plan.choose import Chosen, choose
+from tallbayes.plan.choose import REHEARSAL_STEPS, Chosen, choose
 from tallbayes.plan.explain import Explanation, describe
 from tallbayes.results.diagnostics import warn_of_findings
 from tallbayes.results.tree import build_tree
-from tallbayes.run.chain import Chain, room_for
+from tallbayes.run.chain import Chain, room_for, stream_of
 from tallbayes.run.progress import choose_progress
 from tallbayes.run.sampler import run_chains
-from tallbayes.run.trial import try_out
+from tallbayes.run.trial import TRIAL_SEED, try_out
 from tallbayes.setup.setup import setup_of
+from tallbayes.sources.supply import RUN, TRIAL, Stream
 from tallbayes.sources.threads import available_threads
 
 if TYPE_CHECKING:
     from xarray import DataTree
+
+USUAL_WARMUP = 200
+"""Steps that kernels leave out by default, for the number of rows that chains are going to need."""
 
 
 def explain(
@@ -60,7 +64,8 @@ def explain(
         high), `plan` and others.
     """
     _check("explain", model, kernel, {"draws": draws, "chains": chains, "threads": threads})
-    chosen, setup_seconds = _plan(model, kernel, draws * chains, threads)
+    streams = {Stream(TRIAL, TRIAL_SEED, 0): REHEARSAL_STEPS}
+    chosen, setup_seconds = _plan(model, kernel, draws * chains, threads, streams)
     workers = threads or available_threads()
     trial = try_out(chosen, min(workers, chains))
     return describe(
@@ -138,21 +143,24 @@ def sample(
     with display, silence(progress is False):
         started = time.perf_counter()
         display.setting_up(model)
-        chosen, _ = _plan(model, kernel, draws * chains, threads)
+        children = seeds.spawn(chains)
+        ahead = draws + (USUAL_WARMUP if warmup is None else warmup)
+        streams = {stream_of(RUN, child, number): ahead for number, child in enumerate(children)}
+        chosen, _ = _plan(model, kernel, draws * chains, threads, streams)
         prepared = chosen.prepared
         steps = prepared.warmup if warmup is None else warmup
         kept = room_for(chains, draws, model.d)
-        children = enumerate(seeds.spawn(chains))
-        runs = [Chain(prepared, child, steps, kept, number, chunk) for number, child in children]
+        runs = [Chain(prepared, child, steps, kept, number, chunk) for number, child in enumerate(children)]
         setup_seconds = time.perf_counter() - started
-        started = time.perf_counter()
+        started, before = time.perf_counter(), model.source.passes
         interrupted = run_chains(runs, display, threads or available_threads())
-        sampling_seconds = time.perf_counter() - started
+        sampling_seconds, passes = time.perf_counter() - started, model.source.passes - before
     attributes: dict[str, Any] = {
         "setup_seconds": setup_seconds,
         "sampling_seconds": sampling_seconds,
         "interrupted": int(interrupted),
         "seed": str(seeds.entropy),
+        "passes": setup_of(model).passes + passes,
     }
     try:
         tree = build_tree(chosen, runs, kept, attributes)
@@ -162,12 +170,14 @@ def sample(
     return tree
 
 
-def _plan(model: Model, kernel: Kernel | None, draws: int, threads: int | None) -> tuple[Chosen, float]:
+def _plan(
+    model: Model, kernel: Kernel | None, draws: int, threads: int | None, streams: dict[Stream, int]
+) -> tuple[Chosen, float]:
     """Return a kernel that is ready to run, and the seconds that set-up and choice took, now or before."""
     setup, watch = setup_of(model), Stopwatch()
     before = setup.passes
     with watch.running():
-        chosen = choose(model, kernel, draws, threads=threads)
+        chosen = choose(model, kernel, draws, threads=threads, streams=streams)
     if setup.passes > before:
         setup.seconds += watch.seconds
     return chosen, max(setup.seconds, watch.seconds)

@@ -18,12 +18,7 @@ class TallbayesError(Exception):
 class InputError(TallbayesError, ValueError):
     """Data or an argument that cannot be used; the message names the row, column or argument.
 
-    Parameters
-    ----------
-    *message : object
-        What was received, what was expected, what to do.
-    row : int or None
-        Number of the row that cannot be used, so that a source can say where it is.
+    ``row`` is the number of the row that cannot be used, if it is about one: a source can then say where it is.
     """
 
     def __init__(self, *message: object, row: int | None = None) -> None:

@@ -4,6 +4,10 @@ Rough figures of one ordinary machine (2.8 GHz, AVX2). Only their ratios decide 
 those of the user's machine; and because they are not measured anew, the same model always gets the same plan.
 """
 
+from tallbayes.sources.base import RANDOM_ACCESS, Source
+
+PASS, READ_NUMBER = 5e6, 1.0
+"""Cost of a pass over rows that are read anew, and of each number of the design in it."""
 EVENT = 25.0
 """Cost of an event before anything of its row is read."""
 
@@ -63,3 +67,8 @@ def expansion(n: int, d: int, order: int) -> float:
     bounds = 70.0 + 0.1 * d * d
     tensor = 40.0 + 0.12 * d * (d + 1) * (d + 2) / 6.0 if order == 3 else 0.0
     return n * (bounds + tensor)
+
+
+def reading(source: Source) -> float:
+    """Return what a pass costs beyond its sums because rows are read anew; nothing where they are in memory."""
+    return 0.0 if RANDOM_ACCESS in source.offers else PASS + READ_NUMBER * source.n * len(source.names)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.state import ALL_ROWS, MORE_ROWS, NOTHING, Draws, after_draws
+from tallbayes.sources.supply import REHEARSED, Stream
 
 Vector = NDArray[np.float64]
 
@@ -26,8 +27,8 @@ class Driver:
     start : array or None
         Where to start, in whitened coordinates; defaults to a draw from a distribution that is wider than the
         posterior, so that chains which do not mix are seen to differ.
-    chain : int
-        Number of the chain, for a supply of rows of its own.
+    stream : Stream
+        Names the supply of rows that is the chain's own, where rows are drawn in advance.
     threads : int or None
         Threads for steps on all rows.
     """
@@ -38,12 +39,12 @@ class Driver:
         rng: np.random.Generator,
         start: Vector | None = None,
         *,
-        chain: int = 0,
+        stream: Stream = REHEARSED,
         threads: int | None = None,
     ) -> None:
         self.prepared, self.rng, self.threads = prepared, rng, threads
         self.target = prepared.target
-        self._supply = None if prepared.supply is None else prepared.supply.for_chain(chain)
+        self._supply = None if prepared.supply is None else prepared.supply.for_chain(stream)
         z = prepared.start(rng) if start is None else start
         self.state: Any = prepared.initial_state(self.target, z, rng)
 

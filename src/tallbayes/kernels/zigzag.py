@@ -89,7 +89,7 @@ class ZigZag(Kernel):
             arguments = (*arguments, sums.largest)
             psi = None if psi is None else np.full(model.n, sums.largest)
         drawing = Drawing(slope_bounds, arguments, psi, WHOLE)
-        supply = source.supply(drawing, seed=0, threads=setup.threads)
+        supply = source.supply(drawing, threads=setup.threads)
         step = _step(sums.actual, model.d) if self.step is None else float(self.step)
         precision = _prior_precision(metric, back)
         target = ZigZagTarget(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
 from tallbayes.models.predictors import Linear, Predictors
-from tallbayes.models.products import row_lengths
+from tallbayes.models.products import row_lengths, weighted_triples
 from tallbayes.sources.alias import WHOLE
 from tallbayes.sources.base import Block
 from tallbayes.sources.supply import RowBounds
@@ -79,23 +79,21 @@ def whitened_hessian(
     return predictors.hessian(block, curvatures, inverse_root)
 
 
-def third_derivatives(block: Block, rows: Any, predictors: Linear, centre: Vector, inverse_root: Matrix) -> Vector:
+def third_derivatives(
+    block: Block,
+    rows: Any,
+    predictors: Linear,
+    centre: Vector,
+    inverse_root: Matrix,
+    white: Matrix | None = None,
+) -> Vector:
     """Return the third derivatives in whitened coordinates, entry (a, b, c) with a >= b >= c packed.
 
-    For each middle index b one matrix product has every a >= b and c <= b: no entry is computed twice.
+    Whitened rows are computed unless they are given.
     """
     third = weighted(rows.jets(block.responses, predictors.at(block, centre), 3, first=3), block.weight)[0]
-    white = predictors.whitened(block, inverse_root)
-    d = white.shape[1]
-    packed = np.empty(d * (d + 1) * (d + 2) // 6)
-    start = np.array([a * (a + 1) * (a + 2) // 6 for a in range(d)])  # where the entries (a, ., .) begin
-    pair = np.empty_like(white)
-    for b in range(d):
-        np.multiply(white[:, b:], (third * white[:, b])[:, None], out=pair[:, b:])
-        products = pair[:, b:].T @ white[:, : b + 1]
-        at = start[b:, None] + b * (b + 1) // 2 + np.arange(b + 1)
-        packed[at] = products
-    return packed
+    white = predictors.whitened(block, inverse_root) if white is None else white
+    return weighted_triples(white, third)
 
 
 def third_along_columns(
@@ -186,6 +184,12 @@ def sum_bounds(
         tables.psi[rows] = psi
         if tables.shares.shape[0] > 1:
             tables.shares[rows] = shares
+    return sums_of(RowBounds(psi, shares))
+
+
+def sums_of(bounds: RowBounds) -> tuple[float, float, float]:
+    """Return the sum of bounds, and what rises and falls use of it."""
+    psi, shares = bounds
     used = psi @ shares if shares.shape[0] > 1 else np.sum(psi) * shares[0]
     return float(np.sum(psi)), float(used[0]), float(used[1])
 

@@ -1,6 +1,8 @@
 """Choose a kernel, set it up, and rehearse it: everything that happens before the first draw."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from tallbayes.kernels.state import empty_draws
 from tallbayes.models.base import Model
 from tallbayes.plan.forecast import Forecast, forecast
 from tallbayes.setup.setup import setup_of
+from tallbayes.sources.base import RANDOM_ACCESS
+from tallbayes.sources.supply import REHEARSED, SLOTS, Stream, slots_for
 from tallbayes.sources.threads import one_blas_thread
 
 REHEARSAL_STEPS, SKETCHED_STEPS = 1500, 6000
@@ -66,7 +70,14 @@ class Chosen:
         return self.prepared.nanoseconds(behaviour)
 
 
-def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | None = None) -> Chosen:
+def choose(
+    model: Model,
+    kernel: Kernel | None,
+    draws: int,
+    *,
+    threads: int | None = None,
+    streams: Mapping[Stream, int] = MappingProxyType({}),
+) -> Chosen:
     """Fill in what the user left open, set the kernel up, and rehearse it.
 
     Parameters
@@ -79,6 +90,8 @@ def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | No
         Draws wanted from all chains together: a long run pays for a longer set-up.
     threads : int or None
         Threads for passes over the rows.
+    streams : mapping
+        Chains that will draw rows, where these are drawn in advance, with how many steps each will make.
 
     Returns
     -------
@@ -86,10 +99,12 @@ def choose(model: Model, kernel: Kernel | None, draws: int, *, threads: int | No
         The kernel, prepared, with forecasts and rehearsal. The same model always gets the same one.
     """
     with one_blas_thread():  # small matrices gain nothing from more, and threads that wait for them lose
-        return _choose(model, kernel, draws, threads)
+        return _choose(model, kernel, draws, threads, streams)
 
 
-def _choose(model: Model, kernel: Kernel | None, draws: int, threads: int | None) -> Chosen:
+def _choose(
+    model: Model, kernel: Kernel | None, draws: int, threads: int | None, streams: Mapping[Stream, int]
+) -> Chosen:
     setup = setup_of(model, threads=threads)
     forecasts: list[Forecast] = []
     open_choice = kernel is None
@@ -100,10 +115,31 @@ def _choose(model: Model, kernel: Kernel | None, draws: int, threads: int | None
         forecasts.sort(key=lambda f: f.total(draws))
         best = forecasts[0].kernel
         kernel = best if kernel is None else kernel.filled(best)
-    prepared = kernel.prepare(model, threads=threads)
-    chosen = Chosen(kernel, prepared, forecasts, rehearse(prepared))
+    setup.streams = _slots(model, forecasts, streams)
+    chosen = _rehearsed(kernel, model, forecasts, threads)
     chosen = _with_room(chosen, threads)
     return _unstuck(chosen, threads) if open_choice else chosen
+
+
+def _slots(model: Model, forecasts: list[Forecast], streams: Mapping[Stream, int]) -> dict[Stream, int]:
+    """Return how many rows are to be drawn in advance for each chain, and for a rehearsal."""
+    if RANDOM_ACCESS in model.source.offers:
+        return {}
+    steps = {REHEARSED: REHEARSAL_STEPS, **streams}
+    if not forecasts:
+        return dict.fromkeys(steps, SLOTS)
+    return {stream: slots_for(forecasts[0].events, count, model.d) for stream, count in steps.items()}
+
+
+def _rehearsed(kernel: Kernel, model: Model, forecasts: list[Forecast], threads: int | None) -> Chosen:
+    """Prepare a kernel and rehearse it: only once, where rows come by passes."""
+    prepared, setup = kernel.prepare(model, threads=threads), setup_of(model, threads=threads)
+    if RANDOM_ACCESS in model.source.offers:
+        return Chosen(kernel, prepared, forecasts, rehearse(prepared))
+    found = setup.once(("rehearsal", kernel), lambda: rehearse(prepared))
+    if prepared.supply is not None:
+        prepared.supply.reserve(setup.streams)
+    return Chosen(kernel, prepared, forecasts, found)
 
 
 def _with_room(chosen: Chosen, threads: int | None) -> Chosen:
@@ -118,11 +154,10 @@ def _with_room(chosen: Chosen, threads: int | None) -> Chosen:
         wider = kernel.widened(WIDER * radius)
         if wider is None:
             break
-        prepared = wider.prepare(chosen.prepared.model, threads=threads)
-        again = rehearse(prepared)
-        if again.rows_per_draw >= rehearsal.rows_per_draw:
+        again = _rehearsed(wider, chosen.prepared.model, chosen.forecasts, threads)
+        if again.rehearsal.rows_per_draw >= rehearsal.rows_per_draw:
             break
-        chosen = Chosen(wider, prepared, chosen.forecasts, again)
+        chosen = again
     return chosen
 
 

@@ -13,6 +13,7 @@ from tallbayes.setup.bounds import Bound, Global, Local, default_radius
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.setup import setup_of
 from tallbayes.sources.base import RANDOM_ACCESS, Block
+from tallbayes.sources.supply import most_slots
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -36,6 +37,8 @@ class Forecast(NamedTuple):
     """Nanoseconds before the first step, beyond the mode."""
     per_draw: float
     """Nanoseconds for one effective draw."""
+    events: float = 0.0
+    """Rows drawn in a step at random, read or not: what a supply that is filled in advance must hold."""
 
     def total(self, draws: int) -> float:
         """Return the nanoseconds for so many effective draws and their REPEATS, set-up included."""
@@ -74,10 +77,10 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
         product, ratio = _acceptances(part, block, metric, n / part.n, order, *few)
         found.append(_thinning(model, part, metric, order, product, here, goal, draws))
         if not thinning_only:
-            found.extend(_on_all_rows(n, d, order, ratio))
+            found.extend(_on_all_rows(n, d, order, ratio, costs.reading(model.source)))
     if not thinning_only:
         # A walk that is accepted a quarter of the time has about one effective draw in 4 d.
-        walk = 4.0 * d * n * costs.full_row(d)
+        walk = 4.0 * d * (n * costs.full_row(d) + costs.reading(model.source))
         found.append(Forecast("a walk on all rows", MetropolisHastings(), float(n), 0.25, 0.0, walk))
     return found
 
@@ -106,7 +109,7 @@ def _thinning(
     n, d = model.n, model.d
     local, share = model.has_local_bounds, n / part.n
     kind = Local(default_radius(n, d)) if local else Global()
-    sums, radius, _ = kind.of_rows(part, metric, order, threads=1)
+    sums, radius = kind.of_rows(part, metric, order, threads=1)[:2]
     total = share * sums.total
     rates = total * factors_of_pairs(Bound(local, order, *sums, radius, float(n)), metric, here, there)
     # Of the events, those that a row's share does not clear; rises and falls are alike for independent pairs.
@@ -114,8 +117,9 @@ def _thinning(
     full = ~(rates < n)
     thinned = np.where(full, 0.0, rates)
     events, any_event = float(np.mean(thinned)), float(np.mean(1.0 - np.exp(-thinned)))
-    passes = float(np.mean(full)) * _full_pass(n, d)
-    plain = passes + events * (costs.EVENT + used * costs.random_row(n, d))
+    reading = costs.reading(model.source)
+    passes = float(np.mean(full)) * (_full_pass(n, d) + reading)
+    plain = passes + events * (costs.EVENT + used * costs.random_row(n, d) + reading / most_slots(d))
     sketched = passes + any_event * costs.sketched_step(n, d)
     sketched += events * (costs.EVENT + used * costs.sketched_row(d))
     can_sketch = local and RANDOM_ACCESS in model.source.offers
@@ -128,6 +132,7 @@ def _thinning(
         accepted,
         costs.expansion(n, d, order) + (costs.sketch(n, d) if sketch else 0.0),
         step / (_efficiency(accepted) if order > 1 else max(accepted, 1e-3) / d),
+        events,
     )
 
 
@@ -151,17 +156,17 @@ def factors_of_pairs(bound: Bound, metric: Metric, here: Matrix, there: Matrix) 
     return np.where(far > bound.radius, np.inf, phi)
 
 
-def _on_all_rows(n: int, d: int, order: int, ratio: float) -> list[Forecast]:
+def _on_all_rows(n: int, d: int, order: int, ratio: float, reading: float) -> list[Forecast]:
     """Return the forecast of a kernel that proposes from an expansion and accepts on all rows."""
     # Proposals from an expansion stick in the tails of a posterior that is far from it: count that twice.
     efficiency = _efficiency(ratio) * ratio**2
     if order == 3:
         name, kernel = "order 3, accepted on all rows", ScalableMH(order=3, truncation=0.0, core=True)
-        per_draw = (SURROGATE_STEPS * costs.step(d, order) + _full_pass(n, d)) / efficiency
+        per_draw = (SURROGATE_STEPS * costs.step(d, order) + _full_pass(n, d) + reading) / efficiency
         return [Forecast(name, kernel, float(n), ratio, costs.expansion(n, d, order), per_draw)]
     if order == 2:
         other = MetropolisHastings(CrankNicolson(0.0, walk_every=4))
-        per_draw = n * costs.full_row(d) / efficiency
+        per_draw = (n * costs.full_row(d) + reading) / efficiency
         return [Forecast("plain Metropolis-Hastings", other, float(n), ratio, 0.0, per_draw)]
     return []
 

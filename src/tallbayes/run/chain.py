@@ -10,6 +10,7 @@ from tallbayes.compiled import compiled
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.state import LARGEST_CHUNK, empty_draws, first_draws
+from tallbayes.sources.supply import RUN, Stream
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -60,6 +61,12 @@ def room_for(chains: int, draws: int, d: int) -> Draw:
     return room
 
 
+def stream_of(kind: int, seed: np.random.SeedSequence, number: int) -> Stream:
+    """Return the name of a chain's rows, where these are drawn in advance."""
+    entropy = seed.entropy
+    return Stream(kind, int(entropy) if isinstance(entropy, int | np.integer) else 0, number)
+
+
 class Chain:
     """A chain under way.
 
@@ -77,6 +84,8 @@ class Chain:
         Number of the chain.
     chunk : int or None
         Steps in a chunk; None measures how many fit in a short time. It does not change the draws.
+    kind : int
+        Whether it belongs to a run or to a trial, for rows of its own.
     """
 
     def __init__(
@@ -87,10 +96,12 @@ class Chain:
         kept: Draw,
         number: int,
         chunk: int | None,
+        kind: int = RUN,
     ) -> None:
         d = prepared.metric.d
         self.prepared = prepared
-        self.driver = Driver(prepared, np.random.Generator(np.random.SFC64(seed)), chain=number)
+        stream = stream_of(kind, seed, number)
+        self.driver = Driver(prepared, np.random.Generator(np.random.SFC64(seed)), stream=stream)
         self.warmup = warmup
         self.total = warmup + kept.accepted.shape[1]
         self.done = 0

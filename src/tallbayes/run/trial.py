@@ -10,12 +10,14 @@ from tallbayes.plan.choose import Chosen
 from tallbayes.plan.effective import effective_range
 from tallbayes.run.chain import Chain, room_for
 from tallbayes.sources.base import RANDOM_ACCESS
+from tallbayes.sources.supply import TRIAL
 
 MOST_STEPS, NANOSECONDS = 40_000, 1e8
 """Steps of a trial, at most: so many, or what takes so long on an ordinary core. No clock decides, so the same model
 always gets the same trial."""
 WARM_UP = 0.2
 """Share of a trial that is left out: chains start from the Gaussian approximation, and threads and memory are new."""
+TRIAL_SEED = 20191
 LOOKED_AT = 10_000
 """Draws whose autocorrelations are looked at: enough to know effective draws to some per cent."""
 
@@ -53,8 +55,8 @@ def try_out(chosen: Chosen, together: int = 1) -> Trial:
         steps, together = min(steps, chosen.rehearsal.steps), 1
     warmup = int(WARM_UP * steps)
     kept = room_for(together, steps - warmup, prepared.model.d)
-    seeds = enumerate(np.random.SeedSequence(20191).spawn(together))
-    chains = [Chain(prepared, seed, warmup, kept, number, None) for number, seed in seeds]
+    seeds = enumerate(np.random.SeedSequence(TRIAL_SEED).spawn(together))
+    chains = [Chain(prepared, seed, warmup, kept, number, None, TRIAL) for number, seed in seeds]
     watch = Stopwatch()
     with ThreadPoolExecutor(together) as pool:
         list(pool.map(_warm_up, chains))

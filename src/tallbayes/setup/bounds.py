@@ -21,7 +21,7 @@ from tallbayes.setup.metric import Metric
 from tallbayes.setup.sketch import Sketch, fill_sketch
 from tallbayes.sources.alias import WHOLE
 from tallbayes.sources.base import RANDOM_ACCESS, Block
-from tallbayes.sources.supply import Drawing
+from tallbayes.sources.supply import Drawing, Request, Slots, no_offers, offered
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -62,6 +62,19 @@ class AllBounds(NamedTuple):
     sums: passes.BoundSums
     radius: float
     drawing: Drawing
+    thirds: Vector | None = None
+    """Third derivatives, packed, if they were asked for in the same pass."""
+    slots: Slots | None = None
+    """Rows drawn in the same pass."""
+
+
+class SamePass(NamedTuple):
+    """What else a pass for bounds is to find, where rows come by passes and these are few."""
+
+    requests: tuple[Request, ...]
+    """Rows to be drawn."""
+    thirds: bool
+    """Whether third derivatives are wanted."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,15 @@ class Global:
     :math:`K_i = w_i \sup |U_i'| \, \|x_i\|_2` ((P), eq:lipschitz-bounds).
     """
 
-    def of_rows(self, model: Model, metric: Metric, order: int, *, threads: int | None = None) -> AllBounds:
+    def of_rows(
+        self,
+        model: Model,
+        metric: Metric,
+        order: int,
+        *,
+        threads: int | None = None,
+        same_pass: SamePass | None = None,
+    ) -> AllBounds:
         """Return the bounds of all rows, which hold everywhere, in one pass.
 
         Parameters
@@ -91,6 +112,8 @@ class Global:
             Order of the expansion, 0 to 3.
         threads : int or None
             Threads for the pass over rows.
+        same_pass : SamePass or None
+            What else to find in it.
 
         Returns
         -------
@@ -98,7 +121,10 @@ class Global:
             Sums, an infinite radius, and how to draw rows.
         """
         model.refuse_bounds(order + 1, local=False)
-        return _summed(model, *self.part(model, metric, order, math.inf), 1, math.inf, threads)
+        part, arguments = self.part(model, metric, order, math.inf)
+        if same_pass is not None:
+            return _summed_once(model, metric, part, arguments, math.inf, threads, same_pass)
+        return _summed(model, part, arguments, 1, math.inf, threads)
 
     def part(self, model: Model, metric: Metric, order: int, radius: float) -> tuple[Any, tuple[Any, ...]]:
         """Return the function that bounds the rows of a block, and what it takes beside the block."""
@@ -143,6 +169,7 @@ class Local:
         threads: int | None = None,
         sketch: Sketch | None = None,
         core: NDArray[np.int64] = NO_COLUMNS,
+        same_pass: SamePass | None = None,
     ) -> AllBounds:
         """Return the bounds of all rows and the radius within which they hold, in one pass, or a few.
 
@@ -160,6 +187,8 @@ class Local:
             An empty one to be filled in the same pass.
         core : array
             Columns whose rows a surrogate has exactly, so that they need no bound.
+        same_pass : SamePass or None
+            What else to find in the pass.
 
         Returns
         -------
@@ -173,13 +202,18 @@ class Local:
         lines = 1 if order % 2 == 0 else model.n
         # A smaller ball helps where a row's interval leaves what is proved of the family, or what a float holds.
         for _ in range(SHRINKINGS):
-            found = _summed(model, *self.part(model, metric, order, radius, core), lines, radius, threads, sketch)
+            part, arguments = self.part(model, metric, order, radius, core)
+            if same_pass is None:
+                found = _summed(model, part, arguments, lines, radius, threads, sketch)
+            else:
+                found = _summed_once(model, metric, part, arguments, radius, threads, same_pass)
             if math.isfinite(found.sums.total):
                 return found
             radius /= 2.0
         # No bound at all: a ball of nothing makes every step a full-data step, which is exact.
-        nothing = Drawing(found.drawing.part, found.drawing.arguments, np.zeros(model.n), WHOLE)
-        return AllBounds(passes.BoundSums(0.0, 0.0, 0.0), 1e-300, nothing)
+        none = np.zeros(model.n) if same_pass is None else None
+        nothing = Drawing(found.drawing.part, found.drawing.arguments, none, WHOLE)
+        return AllBounds(passes.BoundSums(0.0, 0.0, 0.0), 1e-300, nothing, found.thirds)
 
     def part(
         self, model: Model, metric: Metric, order: int, radius: float, core: NDArray[np.int64] = NO_COLUMNS
@@ -213,6 +247,44 @@ def _summed(
         sums = model.source.reduce(_sum_and_sketch, part, arguments, tables, sketch, threads=threads)
     psi, shares = (None, WHOLE) if tables is None else tables
     return AllBounds(passes.BoundSums(*sums), radius, Drawing(part, arguments, psi, shares))
+
+
+def _summed_once(
+    model: Model,
+    metric: Metric,
+    part: Any,
+    arguments: tuple[Any, ...],
+    radius: float,
+    threads: int | None,
+    same_pass: SamePass,
+) -> AllBounds:
+    """Sum bounds and third derivatives and draw rows, all in one pass that keeps nothing of any other row."""
+    likelihood = model.rows, model.predictors, metric.centre, metric.inverse_root
+    requests = same_pass.requests
+    given = part, arguments, likelihood, same_pass.thirds, requests, no_offers(requests)
+    sums, thirds, slots = model.source.reduce(_everything, *given, threads=threads)
+    return AllBounds(passes.BoundSums(*sums), radius, Drawing(part, arguments, None, WHOLE), thirds, slots)
+
+
+def _everything(
+    block: Block,
+    part: Any,
+    arguments: tuple[Any, ...],
+    likelihood: tuple[Any, ...],
+    thirds: bool,
+    requests: tuple[Request, ...],
+    best: Vector,
+) -> tuple[tuple[float, float, float], Vector | None, Slots | None]:
+    """Return a block's bounds in sum, its third derivatives and a row for every slot, from rows whitened once."""
+    rows, predictors, centre, inverse_root = likelihood
+    white = predictors.whitened(block, inverse_root) if predictors.linear else None
+    local = part is passes.local_bounds
+    bounds = part(block, *arguments, white) if local else part(block, *arguments)
+    return (
+        passes.sums_of(bounds),
+        passes.third_derivatives(block, rows, predictors, centre, inverse_root, white) if thirds else None,
+        offered(block, bounds, requests, best) if requests else None,
+    )
 
 
 def _sum_and_sketch(

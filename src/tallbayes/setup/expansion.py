@@ -64,9 +64,14 @@ def third_order_term(model: Model, metric: Metric, *, threads: int | None = None
     total = model.source.reduce(
         passes.third_derivatives, model.rows, model.predictors, metric.centre, metric.inverse_root, threads=threads
     )
-    a, b, c = (np.concatenate(index) for index in zip(*_packed_indices(model.d), strict=True))
+    return cubic_from(total, model.d)
+
+
+def cubic_from(thirds: Vector, d: int) -> Vector:
+    """Return the packed coefficients of the cubic term from the third derivatives."""
+    a, b, c = (np.concatenate(index) for index in zip(*_packed_indices(d), strict=True))
     multiplicity = np.where((a == b) & (b == c), 1.0, np.where((a == b) | (b == c), 3.0, 6.0))
-    return np.asarray(total * multiplicity / 6.0)
+    return np.asarray(thirds * multiplicity / 6.0)
 
 
 def _packed_indices(d: int) -> list[tuple[Indices, Indices, Indices]]:

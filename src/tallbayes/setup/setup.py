@@ -17,15 +17,16 @@ from tallbayes.errors import InputError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.models.subsamples import FEW_ROWS
-from tallbayes.setup.bounds import NO_COLUMNS, AllBounds, Global, Local
+from tallbayes.setup.bounds import NO_COLUMNS, AllBounds, Global, Local, SamePass
 from tallbayes.setup.core import DistinctRows
-from tallbayes.setup.expansion import Expansion, expand, third_order_term
+from tallbayes.setup.expansion import Expansion, cubic_from, expand, third_order_term
 from tallbayes.setup.fingerprint import fingerprint
 from tallbayes.setup.metric import Metric, metric_at
 from tallbayes.setup.mode import Mode, find_mode
 from tallbayes.setup.sketch import Sketch, aligned_codes, draw_sketch, empty_sketch
 from tallbayes.setup.tails import MOST_CORE, Tails, find_tails
-from tallbayes.sources.supply import Drawing
+from tallbayes.sources.base import RANDOM_ACCESS
+from tallbayes.sources.supply import Drawing, Stream
 
 Vector = NDArray[np.float64]
 
@@ -61,6 +62,8 @@ class Setup:
         self._counting = False
         self._parts: dict[Any, Any] = {}
         self._supplies: dict[Key, Any] = {}
+        self.streams: dict[Stream, int] = {}
+        """Streams of rows that chains will need, with how many rows each: drawn in the pass that gives the bounds."""
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -127,21 +130,41 @@ class Setup:
         """Compute bounds, and a sketch in the same pass; of other bounds only the last are kept."""
         kind, order, core = key
         given: dict[str, Any] = {"sketch": sketch, "core": self.tails.first if core else NO_COLUMNS}
-        metric = self.metric
-        with self.counting():
-            self._bounds[key] = kind.of_rows(
-                self.model, metric, order, threads=self.threads, **given if isinstance(kind, Local) else {}
-            )
+        given = given if isinstance(kind, Local) else {}
+        metric, source = self.metric, self.model.source
+        if RANDOM_ACCESS not in source.offers:
+            self._in_one_pass(key, given)
+        else:
+            with self.counting():
+                self._bounds[key] = kind.of_rows(self.model, metric, order, threads=self.threads, **given)
         for old in list(self._bounds)[:-KEPT]:
             self._bounds.pop(old)
             self._supplies.pop(old, None)
+
+    def _in_one_pass(self, key: Key, given: dict[str, Any]) -> None:
+        """Compute bounds and third-order term, and draw the rows that chains will need, in the same pass."""
+        kind, order, _ = key
+        model = self.model
+        supply = model.source.supply(None, threads=self.threads)
+        requests = supply.reserve(self.streams)
+        thirds = order == 3 and model.predictors.linear and "cubic" not in self.__dict__
+        with self.counting():
+            found = kind.of_rows(
+                model, self.metric, order, threads=self.threads, same_pass=SamePass(requests, thirds), **given
+            )
+        if found.thirds is not None:
+            self.__dict__["cubic"] = cubic_from(found.thirds, model.d)
+        supply.drawing = found.drawing
+        if found.slots is not None:
+            supply.fill(requests, found.slots)
+        self._bounds[key], self._supplies[key] = found._replace(thirds=None, slots=None), supply
 
     def supply(self, kind: Global | Local, order: int, *, core: bool = False) -> Any:
         """Return rows drawn in proportion to their bounds."""
         key = kind, order, core
         if key not in self._supplies:
             drawing = self.bounds(kind, order, core=core).drawing
-            self._supplies[key] = self.model.source.supply(drawing, seed=order, threads=self.threads)
+            self._supplies[key] = self.model.source.supply(drawing, threads=self.threads)
         return self._supplies[key]
 
     def sketch(self, kind: Global | Local, order: int, *, core: bool = False) -> Sketch:

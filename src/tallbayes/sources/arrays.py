@@ -92,8 +92,9 @@ class ArraySource(Source):
         """Return a source of about ``size`` rows, spread over all; takes no pass."""
         return ArraySource.of_block(take(self.whole, self.sampled(size)), self.names)
 
-    def supply(self, drawing: Drawing, *, seed: int, threads: int | None = None) -> Any:
+    def supply(self, drawing: Drawing | None, *, threads: int | None = None) -> Any:
         """Return all rows, any of which a chain may draw at any time."""
+        assert drawing is not None
         return WholeSupply(self, drawing)
 
 
