@@ -38,6 +38,7 @@ def folder(tmp_path_factory):
     options = ["--draws", "500", "--seed", "1", "--out", str(path / "run.nc")]
     result = run("fit", str(path / "trips.parquet"), FORMULA, *options)
     assert result.exit_code == 0, result.output
+    (path / "odd.csv").write_text("hour,month,origin\n7.5,2,BOS\n")
     (path / "fit.txt").write_text(result.stdout)
     (path / "fit.err").write_text(result.stderr)
     return path
@@ -126,6 +127,46 @@ def test_diagnose_has_an_exit_code(folder, tmp_path):
     assert about["findings"]
 
 
+def test_predict_from_the_file_alone(folder, tmp_path):
+    result = run("predict", str(folder / "run.nc"), str(folder / "new.parquet"), "--out", str(tmp_path / "p.csv"))
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv(tmp_path / "p.csv")
+    model = tb.glm(FORMULA, folder / "trips.parquet", tb.families.Bernoulli())
+    expected = tb.predict(tb.load(folder / "run.nc"), model, folder / "new.parquet", probs=(0.05, 0.95))
+    assert len(found) == 20
+    np.testing.assert_allclose(found["estimate"], expected["estimate"])
+    assert run(
+        "predict", str(folder / "run.nc"), str(folder / "new.parquet"), "--out", str(tmp_path / "p.csv")
+    ).exception
+    run("predict", str(folder / "run.nc"), str(folder / "new.parquet"), "--out", str(tmp_path / "p.parquet"))
+    np.testing.assert_allclose(pd.read_parquet(tmp_path / "p.parquet")["estimate"], expected["estimate"])
+
+
+def test_predict_averages(folder):
+    result = run("predict", str(folder / "run.nc"), str(folder / "trips.csv"), "--by", "origin", "--json")
+    assert result.exit_code == 0, result.output
+    found = {line["origin"]: line["estimate"] for line in json.loads(result.stdout)}
+    shares = pd.read_csv(folder / "trips.csv").groupby("origin")["late"].agg(lambda late: (late == "yes").mean())
+    for origin, share in shares.items():
+        assert found[origin] == pytest.approx(share, abs=0.03)
+    assert "estimate" in run("predict", str(folder / "run.nc"), str(folder / "trips.csv"), "--average").stdout
+
+
+def test_rows_that_cannot_be_predicted_are_left_out_if_that_is_wanted(folder, tmp_path):
+    frame = pd.read_parquet(folder / "new.parquet")
+    frame.loc[[1, 2], "origin"] = "BOS"
+    frame.loc[3, "hour"] = np.nan
+    frame.to_parquet(tmp_path / "odd.parquet")
+    result = run("predict", str(folder / "run.nc"), str(tmp_path / "odd.parquet"), "--unusable", "drop", "--json")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)) == 17
+    assert "left out: values of 'hour' are missing in 1 rows" in result.stderr
+    assert "left out: 'origin' has levels that the model has not seen in 2 rows" in result.stderr
+    frame.assign(origin="BOS").to_parquet(tmp_path / "none.parquet")
+    result = run("predict", str(folder / "run.nc"), str(tmp_path / "none.parquet"), "--unusable", "drop")
+    assert "no row can be predicted" in str(result.exception)
+
+
 def test_a_warning_of_a_run_is_a_line(folder, monkeypatch):
     import warnings
 
@@ -169,6 +210,9 @@ WRONG = {
     ),
     "missing": (["fit", "trips.parquet", FORMULA, "--missing", "skip"], "expected error or drop"),
     "probs": (["summary", "run.nc", "--probs", "a"], "expected numbers such as"),
+    "unseen level": (["predict", "run.nc", "odd.csv"], "1 level that the model has not seen, in 1 row: 'BOS'"),
+    "unusable": (["predict", "run.nc", "trips.csv", "--unusable", "x"], "expected error or drop"),
+    "predictions to nowhere": (["predict", "run.nc", "trips.csv", "--out", "p.txt"], "ends in .csv or .parquet"),
     "no result": (["summary", "none.nc"], "there is no file"),
     "not a result": (["diagnose", "fit.txt"], "cannot be read"),
 }

@@ -40,9 +40,9 @@ class Factor:
 
     def block(self, columns: Mapping[str, Value], states: States, coding: str) -> Matrix:
         """Return the factor's columns on some rows."""
-        value = evaluate(self.expression, columns, states)
         if self.levels is not None:
-            return self._coded(value, coding)
+            return self._coded(self.labels(columns), coding)
+        value = evaluate(self.expression, columns, states)
         if isinstance(value, Several):
             if self.fields is None or set(self.fields) - set(value.columns):
                 raise InputError(f"formula: {self.expression.text!r} gives other columns than it did.")
@@ -56,8 +56,12 @@ class Factor:
         self._refuse_infinite(made)
         return made
 
-    def _coded(self, value: Any, coding: str) -> Matrix:
-        labels = value.values if isinstance(value, Categories) else value
+    def labels(self, columns: Mapping[str, Value]) -> Value:
+        """Return the labels of a categorical factor on some rows."""
+        value = evaluate(self.expression, columns, {})
+        return value.values if isinstance(value, Categories) else value
+
+    def _coded(self, labels: Value, coding: str) -> Matrix:
         assert self.levels is not None
         codes = codes_of(labels, self.levels)
         if codes.size and codes.min() < 0:

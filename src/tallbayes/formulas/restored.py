@@ -11,8 +11,8 @@ from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.formulas.recipe import Recipe
 from tallbayes.formulas.rows import new_source
-from tallbayes.models.predictors import Linear, Predictors
-from tallbayes.models.stored import family_from_plain
+from tallbayes.models.predictors import Predictors
+from tallbayes.models.stored import StoredRegression, family_from_plain
 from tallbayes.models.variables import Setting, Variable
 from tallbayes.sources.base import Source
 
@@ -42,7 +42,7 @@ class RestoredFormula:
     @property
     def predictors(self) -> Predictors:
         """How parameters become predictors."""
-        return Linear()
+        return StoredRegression(self.family, self.names, False, self.variables).predictors
 
     def rows_of(
         self,

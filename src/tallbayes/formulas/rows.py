@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tallbayes.errors import InputError
-from tallbayes.formulas.columns import kind_of
+from tallbayes.formulas.columns import codes_of, kind_of
 from tallbayes.formulas.recipe import OFFSET, Recipe, ToBlock, needed
-from tallbayes.formulas.survey import complete, refuse_missing, survey
+from tallbayes.formulas.survey import complete, loaded, refuse_missing, survey
 from tallbayes.formulas.tables import Opened
 from tallbayes.models.variables import Setting, known
 from tallbayes.sources.arrays import ArraySource, per_row
@@ -116,6 +116,49 @@ def new_source(
     given = None if offset is None else per_row(offset, table.n, "offset", 0.0)
     to_block = ToBlock(recipe, has_response, table.n, setting, tuple(beside), offset=given)
     return MappedSource(table, to_block, recipe.design.names, columns)
+
+
+def usable_rows(recipe: Recipe, new_data: Any) -> tuple[Any, list[str]]:
+    """Return new data without the rows that cannot be predicted, and what was left out and why.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What the formula makes of a row.
+    new_data : frame, Arrow table, dictionary or path
+        The data.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows in which nothing is missing that the terms need, and whose levels the model knows; all of their columns.
+    list of str
+        How many rows were left out, and because of which column.
+    """
+    import pyarrow as pa
+
+    opened = Opened(new_data, "new_data")
+    columns = [*recipe.predicting, *(name for name in recipe.offset_columns if name != OFFSET)]
+    kept, missing, unseen = [], dict[str, int](), dict[str, int]()
+    for batch in opened.table(opened.columns, "new_data").batches():
+        opened.refuse_unknown(columns, "new_data")
+        whole = complete(batch.select(columns), missing)
+        left = batch if whole is None else batch.filter(pa.array(whole))
+        values = loaded(left.select(columns))
+        known_levels = np.ones(left.num_rows, dtype=np.bool_)
+        for text, factor in recipe.design.factors.items():
+            if factor.levels is not None and left.num_rows:
+                found = factor.labels(values)
+                seen = codes_of(found, factor.levels) >= 0
+                unseen[text] = unseen.get(text, 0) + int(np.count_nonzero(~seen))
+                known_levels &= seen
+        kept.append(left.filter(pa.array(known_levels)))
+    notes = [f"values of {name!r} are missing in {count:,} rows" for name, count in missing.items()]
+    notes += [f"{text!r} has levels that the model has not seen in {n:,} rows" for text, n in unseen.items() if n]
+    table = pa.Table.from_batches(kept)
+    if table.num_rows == 0:
+        raise InputError(f"new_data: no row can be predicted: {'; '.join(notes)}.")
+    return table, notes
 
 
 def _with_settings(opened: Opened, columns: Sequence[str], setting: Setting | None) -> Table:
