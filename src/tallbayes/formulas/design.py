@@ -69,8 +69,9 @@ class Factor:
         return self.codings[coding][codes]
 
     def _refuse_infinite(self, made: Matrix) -> None:
-        bad = ~np.isfinite(made).all(axis=1)
-        if bad.any():
+        finite = np.isfinite(made)
+        if not finite.all():
+            bad = ~finite.all(axis=1)
             raise InputError(
                 f"formula: {self.expression.text!r} is not a finite number in {counted(int(bad.sum()), 'row')} (the "
                 f"first of them row {int(np.argmax(bad))} of its block), such as the log of 0. Drop these rows, or "
@@ -150,12 +151,14 @@ class Design:
         made: dict[tuple[str, str], Matrix] = {}
         first = 0
         for part in self.parts:
-            product = np.full((rows, 1), part.scale)
-            for text, coding in part.factors:
-                if (text, coding) not in made:
-                    made[text, coding] = self.factors[text].block(columns, self.states, coding)
-                product = _times(product, made[text, coding])
-            result[:, first : first + len(part.names)] = product
+            product: Matrix | None = None
+            for key in part.factors:
+                if key not in made:
+                    made[key] = self.factors[key[0]].block(columns, self.states, key[1])
+                product = made[key] if product is None else _times(product, made[key])
+            if product is not None and part.scale != 1.0:
+                product = part.scale * product
+            result[:, first : first + len(part.names)] = part.scale if product is None else product
             first += len(part.names)
         return result
 
@@ -199,8 +202,8 @@ class Design:
 
 def _times(left: Matrix, right: Matrix) -> Matrix:
     """Return the products of each column of one with each of the other, those of the first running fastest."""
-    if left.shape[1] == 1:
-        return left * right if not np.all(left[:1] == 1.0) or np.any(left != 1.0) else right
+    if left.shape[1] == 1 or right.shape[1] == 1:
+        return left * right
     return (right[:, :, None] * left[:, None, :]).reshape(left.shape[0], -1)
 
 

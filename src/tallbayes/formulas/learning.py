@@ -18,6 +18,10 @@ from tallbayes.formulas.survey import Survey, refuse_missing, survey
 from tallbayes.models.variables import LEVELS, Variable
 
 
+MOST_DESCRIBED = 2**16
+"""Rows from which the quantiles of a variable are taken, which only describe it."""
+
+
 @dataclass(frozen=True)
 class Learned:
     """A recipe, the pass it was learned from, and what is to be said about both."""
@@ -154,9 +158,9 @@ def _variable(name: str, found: Survey, formula: Formula) -> Variable:
         return Variable("factor", found.ordered(users[0].text))
     numbers = found.numbers[name]
     kept = np.concatenate(numbers.kept)
-    distinct = np.unique(kept[:1000])
-    two = tuple(np.unique(kept).tolist()) if distinct.size <= 2 else ()
-    quantiles = dict(zip(LEVELS, np.quantile(kept, LEVELS).tolist(), strict=True))
+    two = tuple(np.unique(kept).tolist()) if np.unique(kept[:1000]).size <= 2 else ()
+    some = kept[:: max(1, kept.size // MOST_DESCRIBED)]
+    quantiles = dict(zip(LEVELS, np.quantile(some, LEVELS).tolist(), strict=True))
     return Variable("numeric", two if len(two) == 2 else (), numbers.mean, numbers.sd, quantiles)
 
 

@@ -13,7 +13,7 @@ from tallbayes.formulas.survey import complete, loaded, refuse_missing, survey
 from tallbayes.formulas.tables import Opened
 from tallbayes.models.variables import Setting, known
 from tallbayes.sources.arrays import ArraySource, per_row
-from tallbayes.sources.base import Source
+from tallbayes.sources.base import Block, Source
 from tallbayes.sources.mapped import MappedSource
 from tallbayes.sources.tables import Table, open_table
 
@@ -56,20 +56,21 @@ class CompleteTable(Table):
 def in_memory(table: Table, to_block: ToBlock, names: list[str], columns: Sequence[str]) -> ArraySource:
     """Return all rows as arrays."""
     n = table.n
-    X, responses = np.empty((n, len(names))), np.empty((n, 1))
-    parts: dict[str, list[Any]] = {"weight": [], "offset": []}
-    for block in MappedSource(table, to_block, names, columns).blocks():
-        rows = slice(block.first, block.first + block.count)
-        X[rows], responses[rows] = block.X, block.responses
-        parts["weight"].append(block.weight)
-        parts["offset"].append(block.offset)
-    weight, offset = (_joined(found, n) for found in (parts["weight"], parts["offset"]))
-    return ArraySource(X, responses, weight, offset, names)
+    recipe = to_block.recipe
+    weighted, shifted = to_block.weights is not None or recipe.weights is not None, bool(recipe.offsets)
+    weight, offset = np.ones(n if weighted else 1), np.zeros(n if shifted else 1)
+    arrays = (np.empty((n, len(names))), np.empty((n, 1)), weight, offset)
+    MappedSource(table, to_block, names, columns).reduce(_fill, arrays, (True, True, weighted, shifted))
+    return ArraySource(*arrays, names)
 
 
-def _joined(parts: list[Any], n: int) -> Any:
-    whole = np.concatenate(parts)
-    return whole if whole.size == n else parts[0]
+def _fill(block: Block, arrays: tuple[Any, ...], wanted: tuple[bool, ...]) -> int:
+    """Put a block into its place in arrays."""
+    rows = slice(block.first, block.first + block.count)
+    for array, part, used in zip(arrays, block[1:], wanted, strict=True):
+        if used:
+            array[rows] = part
+    return 0
 
 
 def check_setting(recipe: Recipe, setting: Setting | None, beside: Sequence[str]) -> None:

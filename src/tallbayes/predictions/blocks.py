@@ -171,3 +171,4 @@ def checked_count(owner: str, numbers: int, most: int) -> None:
             f"{owner}: {numbers:,} numbers, draws x rows, were asked for; up to {most:,} are given. Average over rows "
             "(by=..., average=True), give fewer rows as new_data, or use fewer draws=."
         )
+

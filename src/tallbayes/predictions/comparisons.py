@@ -200,9 +200,7 @@ def _pairs_of_levels(name: str, levels: tuple[Any, ...], wish: Any) -> list[tupl
         raise InputError(f"comparisons: {name!r}: {wish!r} was given; expected 'pairwise' or two levels or more.")
     for level in chosen:
         if level not in levels:
-            raise InputError(
-                f"comparisons: {name!r} has no level {level!r}; it has {', '.join(map(repr, levels))}."
-            )
+            raise InputError(f"comparisons: {name!r} has no level {level!r}; it has {', '.join(map(repr, levels))}.")
     return [(chosen[0], level) for level in chosen[1:]]
 
 
