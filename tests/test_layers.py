@@ -24,6 +24,7 @@ ROOMS = [
     ["run"],
     ["results"],
     ["predictions"],
+    ["plots"],
     ["api"],
     ["__init__"],
     ["warmup", "demo", "cli"],

@@ -107,7 +107,7 @@ def test_trials_of_each_row():
     rng = np.random.default_rng(0)
     drawn = family.draw(rng, np.zeros((1, 2000, 4)))
     np.testing.assert_allclose(drawn.std(axis=0), [0.5, 0.5 / math.sqrt(1000), 0.0, 0.5 / math.sqrt(7)], rtol=0.1)
-    part = family.of_rows(1, 2)
+    part = family.of_rows(slice(1, 3))
     assert part.draw(rng, np.zeros((1, 3, 2))).shape == (3, 2)
     with pytest.raises(InputError, match="4 numbers of trials were given for 3 rows"):
         family.draw(rng, np.zeros((1, 2, 3)))

@@ -142,7 +142,7 @@ class Family(ABC):
         """
         self._not_known("normalising constant")
 
-    def of_rows(self, first: int, count: int) -> Self:
+    def of_rows(self, rows: slice | NDArray[np.int64]) -> Self:
         """Return the family of some of the rows it was made for: itself, unless rows differ."""
         return self
 

@@ -210,10 +210,10 @@ class Binomial(Family):
         ways = gammaln(trials + 1.0) - gammaln(successes + 1.0) - gammaln(trials - successes + 1.0)
         return np.asarray(ways / np.maximum(trials, 1.0))
 
-    def of_rows(self, first: int, count: int) -> "Binomial":
+    def of_rows(self, rows: slice | NDArray[np.int64]) -> "Binomial":
         """Return the family with the trials of some rows."""
         trials = np.asarray(self.trials)
-        return self if trials.ndim == 0 else Binomial(trials[first : first + count], self.link)
+        return self if trials.ndim == 0 else Binomial(trials[rows], self.link)
 
     def __repr__(self) -> str:
         """Name the trials if there is one number of them, and a link that is not the logit."""

@@ -27,7 +27,7 @@ def tiles(block: Block, asked: Asked) -> Iterator[tuple[slice, Array]]:
     There is one outcome, but for families of several classes: their probabilities are expected of each.
     """
     rng = np.random.default_rng([asked.seed, block.first])
-    family = asked.family.of_rows(block.first, block.count)
+    family = asked.family.of_rows(slice(block.first, block.first + block.count))
     step = max(1, TILE // asked.thetas.shape[0])
     for first in range(0, block.count, step):
         rows = slice(first, min(first + step, block.count))
@@ -42,9 +42,9 @@ def tiles(block: Block, asked: Asked) -> Iterator[tuple[slice, Array]]:
         if asked.kind == LINEAR:
             values = eta
         elif asked.kind == EXPECTED:
-            values = family.of_rows(first, part.count).expected(eta)
+            values = family.of_rows(rows).expected(eta)
         else:
-            values = family.of_rows(first, part.count).draw(rng, eta)
+            values = family.of_rows(rows).draw(rng, eta)
         yield rows, values if values.ndim == 3 else values[None]
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tallbayes.predictions.asked import EXPECTED, Asked, ask, grid, grouping, label_of, model_of, some_draws
+from tallbayes.errors import InputError
+from tallbayes.predictions.asked import EXPECTED, PREDICTIVE, Asked, ask, grid, grouping, label_of, model_of, some_draws
 from tallbayes.predictions.blocks import Sums, checked_count, every_draw, lines, sums
 from tallbayes.predictions.tables import as_array, of_draws, outcomes, with_numbers
 from tallbayes.results.summary import checked_probs
@@ -80,6 +81,11 @@ def predict(
     """
     probs, model = checked_probs("predict", probs), model_of("predict", tree, model)
     asked = ask(tree, model, owner="predict", most=draws, kind=kind, seed=seed)
+    if new_data is not None and kind == PREDICTIVE and model.family.of_rows(slice(0, 1)) is not model.family:
+        raise InputError(
+            f"predict: {model.family} is made for the model's own rows; responses of new rows can be drawn if the "
+            "model has one number of trials for all. Predict kind='expected'."
+        )
     groups, settings = grouping("predict", model, by), grid("predict", model, at)
     chains = some_draws("predict", tree, model, draws).shape[0]
     if groups or average:
