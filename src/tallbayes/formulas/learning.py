@@ -17,7 +17,6 @@ from tallbayes.formulas.response import is_labelled, response_of
 from tallbayes.formulas.survey import Survey, refuse_missing, survey
 from tallbayes.models.variables import LEVELS, Variable
 
-
 MOST_DESCRIBED = 2**16
 """Rows from which the quantiles of a variable are taken, which only describe it."""
 

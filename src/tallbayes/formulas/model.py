@@ -14,7 +14,7 @@ from tallbayes.errors import InputError
 from tallbayes.families import Binomial, Family
 from tallbayes.formulas.collapse import collapse as put_together
 from tallbayes.formulas.expressions import Expression, column, read
-from tallbayes.formulas.formula import Formula, read_formula
+from tallbayes.formulas.formula import Formula, read_formula, unique
 from tallbayes.formulas.learning import Learned, learn, needed_columns
 from tallbayes.formulas.priors import by_coefficient
 from tallbayes.formulas.recipe import OFFSET, WEIGHTS, Recipe, ToBlock
@@ -297,8 +297,8 @@ def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, togethe
     columns, weights = recipe.fitting, None
     for_each_row = isinstance(family, Binomial) and np.ndim(family.trials) == 1
     if together and not for_each_row:
-        keys = [name for name in columns if recipe.weights is None or name not in recipe.weights.columns]
-        found = put_together(table, keys, None if recipe.weights is None else _weights(table, recipe))
+        keys = unique([*recipe.predicting, *recipe.offset_columns])
+        found = put_together(table, keys, _responses(table, recipe), _weights(table, recipe))
         if found is not None:
             table, weights = found
             notes.append(f"{n:,} rows put together into {table.num_rows:,} different ones with weights")
@@ -320,7 +320,16 @@ def _with_trials(family: Family, recipe: Recipe, table: Table) -> Family:
     return replace(family, trials=np.concatenate([recipe.response.trials_of(loaded(batch)) for batch in batches]))
 
 
+def _responses(table: Any, recipe: Recipe) -> list[Any]:
+    """Return responses, and trials if there are any, of all rows."""
+    columns = loaded(one_batch(table.select(list(recipe.response.expression.columns))))
+    found = [recipe.response.values(columns), recipe.response.trials_of(columns)]
+    return [np.array(np.broadcast_to(each, table.num_rows)) for each in found if each is not None]
+
+
 def _weights(table: Any, recipe: Recipe) -> Any:
-    assert recipe.weights is not None
+    """Return the weights of all rows, None if they have none."""
+    if recipe.weights is None:
+        return None
     found = recipe.weight(loaded(one_batch(table.select(list(recipe.weights.columns)))))
     return np.array(np.broadcast_to(found, table.num_rows))
