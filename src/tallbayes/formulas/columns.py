@@ -132,8 +132,8 @@ def codes_of(value: Value, levels: Sequence[Any]) -> NDArray[np.int64]:
     """Return for each row the number of its level, -1 for one that is not among the levels."""
     place = {level: number for number, level in enumerate(levels)}
     if isinstance(value, Labels):
-        known = np.array([place.get(plain_level(v), -1) for v in value.values], dtype=np.int64)
-        return known[value.codes] if known.size else np.zeros(0, dtype=np.int64)
+        numbered = np.array([place.get(plain_level(v), -1) for v in value.values], dtype=np.int64)
+        return numbered[value.codes] if numbered.size else np.zeros(0, dtype=np.int64)
     known = [level for level in levels if not isinstance(level, str)]
     if not known:
         return np.full(value.size, -1, dtype=np.int64)
