@@ -3,7 +3,7 @@
     python benchmarks/tall.py make 1e8 [directory] [row_group]     makes the file (about 3.2 GB at 1e8)
     python benchmarks/tall.py run 1e8 [directory]                  samples it and compares with bare reads
     python benchmarks/tall.py memory [directory]                   peaks at 1e7 and 1e8 rows
-    python benchmarks/tall.py layouts [directory]                  draws from row groups of several sizes and a memory map
+    python benchmarks/tall.py layouts [directory]                  draws from several row groups and a memory map
     python benchmarks/tall.py sorted [directory]                   passes of sorted and shuffled files
 
 The directory is one below the system's temporary directory by default.
@@ -116,7 +116,7 @@ def memory(directory: Path) -> None:
     for n in (10**7, 10**8):
         make(n, directory)
         done = subprocess.run(
-            [sys.executable, __file__, "run", str(n), str(directory)], capture_output=True, text=True
+            [sys.executable, __file__, "run", str(n), str(directory)], check=True, capture_output=True, text=True
         )
         peaks[n] = json.loads(done.stdout.strip().splitlines()[-1])["peak MB"]
         print(f"n = {n:.0e}: peak {peaks[n]:,.0f} MB")

@@ -14,7 +14,7 @@ from tallbayes.plan.explain import Explanation, describe
 from tallbayes.results.diagnostics import warn_of_findings
 from tallbayes.results.tree import build_tree
 from tallbayes.run.chain import Chain, room_for, stream_of
-from tallbayes.run.progress import choose_progress
+from tallbayes.run.progress import choose_progress, listening
 from tallbayes.run.sampler import run_chains
 from tallbayes.run.trial import TRIAL_SEED, try_out
 from tallbayes.setup.setup import setup_of
@@ -140,7 +140,7 @@ def sample(
     _check("sample", model, kernel, counts)
     seeds = _seed_sequence(seed)
     display = choose_progress(progress)
-    with display, silence(progress is False):
+    with display, silence(progress is False), listening(model.source, display):
         started = time.perf_counter()
         display.setting_up(model)
         children = seeds.spawn(chains)

@@ -1,7 +1,6 @@
 """The contract of a family of likelihoods."""
 
 from abc import ABC, abstractmethod
-from functools import cache
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.families.curve import jet
-from tallbayes.families.rows import Rows
+from tallbayes.families.rows import Extremes, Rows
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -40,7 +39,7 @@ class Family(ABC):
     @property
     def rows(self) -> Rows:
         """What passes over rows and compiled code need of the family."""
-        return Rows(self.curve, cache(self.extremes))
+        return Rows(self.curve, Extremes(self.extremes))
 
     @abstractmethod
     def critical_points(self, m: int) -> Vector:

@@ -54,6 +54,25 @@ class RowFunctions(NamedTuple):
     remainders: ByAddress
 
 
+class Extremes:
+    """Critical points of derivatives with the values there, computed once; can be sent to other processes.
+
+    Parameters
+    ----------
+    compute : callable
+        Returns them, of an order of derivative.
+    """
+
+    def __init__(self, compute: Callable[[int], Matrix]) -> None:
+        self._compute, self._found = compute, dict[int, Matrix]()
+
+    def __call__(self, m: int) -> Matrix:
+        """Return those of the derivative of order m."""
+        if m not in self._found:
+            self._found[m] = self._compute(m)
+        return self._found[m]
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """A likelihood as rows know it: the functions, and their parameters as plain numbers.

@@ -31,6 +31,7 @@ from tallbayes.sources.arrays import (
     writable_view,
 )
 from tallbayes.sources.base import RANDOM_ACCESS, Block, GatheredRows, Source, gather_rows
+from tallbayes.sources.clusters import is_dask, of_arrays
 from tallbayes.sources.encoded import EncodedSource
 from tallbayes.sources.memory_map import MemoryMapSource, is_mapped, mapped_file
 from tallbayes.sources.opening import by_columns, open_source
@@ -50,8 +51,8 @@ class Regression(Model):
     X : array_like or table or Source
         Design, rows x columns; an array or a data frame of numbers. A memory-mapped array is read block by block, as
         are tables (`tallbayes.sources.open_source`): a path of Parquet files or a folder of them, a pyarrow Dataset, a
-        polars LazyFrame, a DuckDB relation; columns are then given by their names. Or a source of rows
-        (`tallbayes.sources.base`), which has design, response, weights, offset and names in one.
+        polars LazyFrame, a DuckDB relation, a Dask data frame; columns are then given by their names. Or Dask arrays.
+        Or a source of rows (`tallbayes.sources.base`), which has design, response, weights, offset and names in one.
     y : array_like or str or None
         Response, one for each row; the name of its column in a table; None for a source.
     family : Family
@@ -293,6 +294,10 @@ def _source(
     names: Sequence[str] | None,
 ) -> Source:
     """Return arrays as a source, after checking their shapes; a pass checks their values."""
+    if is_dask(X):
+        if y is None:
+            raise InputError("y: None was given; expected one response for each row of X.")
+        return of_arrays(X, {"response": y, "weights": weights, "offset": offset}, names)
     mapped = is_mapped(X)
     if names is None and hasattr(X, "columns"):
         names = [str(column) for column in X.columns]

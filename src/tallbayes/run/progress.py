@@ -2,16 +2,21 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.checks import counted
 from tallbayes.models.base import Model
 from tallbayes.run.chain import Status
+from tallbayes.sources.base import RANDOM_ACCESS, Source
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+READ_EVERY = 0.2
+"""Seconds between looks at a pass over rows that are read anew."""
 LINE_EVERY = 5.0
 """Seconds between lines where there is no terminal; shorter runs print nothing unless asked to."""
 
@@ -34,8 +39,53 @@ class Progress:
     def setting_up(self, model: Model) -> None:
         """Say that the passes before the first step are under way."""
 
+    def reading(self, text: str) -> None:
+        """Show how far a pass over rows that are read anew has come."""
+
     def update(self, chains: list[Status]) -> None:
         """Show the state of every chain."""
+
+
+class PassMeter:
+    """Listens to the passes over a source, and says of each how far it is, how fast, and how long it will take.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    display : Progress
+        Where to say it.
+    """
+
+    def __init__(self, source: Source, display: Progress) -> None:
+        self._source, self._display = source, display
+        self._number, self._since, self._before, self._said = -1, 0.0, 0, 0.0
+
+    def __call__(self, done: int) -> None:
+        """Take note of the rows that are done."""
+        now = time.perf_counter()
+        if self._source.passes != self._number:
+            self._number, self._since, self._before = self._source.passes, now, done
+        if now - self._said < READ_EVERY or done == self._before:
+            return
+        self._said = now
+        speed = (done - self._before) / max(now - self._since, 1e-9)
+        n = self._source.n
+        self._display.reading(
+            f"pass {self._number} over {counted(n, 'row')}: {100 * done // n} %, {speed:,.3g} rows/s, "
+            f"{_duration((n - done) / speed)} left"
+        )
+
+
+@contextmanager
+def listening(source: Source, display: Progress) -> Iterator[None]:
+    """Show the passes over a source within a block, where rows are read anew in each."""
+    if RANDOM_ACCESS not in source.offers:
+        source.listener = PassMeter(source, display)
+    try:
+        yield
+    finally:
+        source.listener = None
 
 
 class Pace:
@@ -85,6 +135,13 @@ class LineProgress(Progress):
         if self._eager:
             self._say(_setting_up(model))
 
+    def reading(self, text: str) -> None:
+        """Print a line, if the last is old enough."""
+        now = time.perf_counter()
+        if now - self._last >= LINE_EVERY:
+            self._last = now
+            self._say(text)
+
     def update(self, chains: list[Status]) -> None:
         """Print one line for all chains, if the last is old enough."""
         now = time.perf_counter()
@@ -128,6 +185,10 @@ class LiveProgress(Progress):
     def setting_up(self, model: Model) -> None:
         """Show a line until the first chunk is done."""
         self._live.update(_setting_up(model))
+
+    def reading(self, text: str) -> None:
+        """Show a line instead of the table, which the next chunk brings back."""
+        self._live.update(text)
 
     def update(self, chains: list[Status]) -> None:
         """Redraw the table."""

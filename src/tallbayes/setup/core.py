@@ -60,6 +60,11 @@ class DistinctRows(NamedTuple):
             return self._none()
         return distinct(np.vstack([self.table, other.table]), np.append(self.weight, other.weight), self.most)
 
+    def with_any(self, columns: NDArray[np.int64]) -> "DistinctRows":
+        """Return those in which any of some columns of the design is not zero."""
+        some = np.any(self.table[:, columns] != 0.0, axis=1)
+        return DistinctRows(self.table[some], self.weight[some], self.most)
+
     def _none(self) -> "DistinctRows":
         return DistinctRows(self.table[:0], self.weight[:0], self.most, too_many=True)
 

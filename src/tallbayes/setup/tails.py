@@ -8,15 +8,17 @@ A coefficient whose prior is no normal, but of which many rows speak, comes last
 coordinate alone, so that a kink or a wall of its prior stays where it is.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.models import passes
 from tallbayes.models.base import Model
+from tallbayes.models.predictors import Linear
 from tallbayes.setup.core import DistinctRows, gather
 from tallbayes.setup.mode import Mode
+from tallbayes.sources.base import RANDOM_ACCESS, Block
 
 Vector = NDArray[np.float64]
 
@@ -74,10 +76,15 @@ def find_tails(model: Model, mode: Mode, few: Model, *, threads: int | None = No
     first, found = empty, nobody
     if candidates.size:
         given = model.rows, model.predictors, mode.theta, candidates
-        thirds, counts = model.source.reduce(passes.third_along_columns, *given, threads=threads)
+        known = None
+        if RANDOM_ACCESS in model.source.offers:
+            thirds, counts = model.source.reduce(passes.third_along_columns, *given, threads=threads)
+        else:  # a pass costs more than rows that turn out not to be wanted
+            (thirds, counts), known = model.source.reduce(_thirds_and_rows, *given, threads=threads)
         skewed = np.abs(thirds) > SKEWED * scale[candidates] ** 3
         chosen, counts = candidates[skewed], counts[skewed]
-        first, found = _gathered(model, chosen[np.argsort(counts, kind="stable")], np.sort(counts), threads)
+        chosen = chosen[np.argsort(counts, kind="stable")]
+        first, found = _gathered(model, chosen, np.sort(counts), threads, known)
     return Tails(first, np.setdiff1d(last, first), found if first.size else nobody)
 
 
@@ -99,15 +106,35 @@ def _felt_priors(model: Model, mode: Mode) -> NDArray[np.int64]:
     return np.asarray(other[curvature[other] * variances[other] > FELT])
 
 
+def _thirds_and_rows(
+    block: Block, rows: Any, predictors: Linear, theta: Vector, columns: NDArray[np.int64]
+) -> tuple[tuple[Vector, Vector], DistinctRows]:
+    """Return third derivatives along some coefficients, and the rows in which they appear, as long as they are few."""
+    return (
+        passes.third_along_columns(block, rows, predictors, theta, columns),
+        gather(block, columns, MOST_CORE),
+    )
+
+
 def _gathered(
-    model: Model, columns: NDArray[np.int64], counts: Vector, threads: int | None
+    model: Model,
+    columns: NDArray[np.int64],
+    counts: Vector,
+    threads: int | None,
+    known: DistinctRows | None,
 ) -> tuple[NDArray[np.int64], DistinctRows]:
-    """Return as many of the columns as have few different rows, the rarest first, and these rows."""
+    """Return as many of the columns as have few different rows, the rarest first, and these rows.
+
+    If the rows of these and other columns are known already, none is gathered.
+    """
     within = int(np.searchsorted(np.cumsum(counts), MOST_CORE, side="right"))
     tries = [columns] if within == columns.size else [columns, columns[:within]]
     for some in tries:
         if some.size:
-            found = model.source.reduce(gather, some, MOST_CORE, threads=threads)
+            if known is not None and not known.too_many:
+                found = known.with_any(some)
+            else:
+                found = model.source.reduce(gather, some, MOST_CORE, threads=threads)
             if not found.too_many:
                 return some, found
     return columns[:0], DistinctRows(np.empty((0, model.d + 2)), np.empty(0), MOST_CORE)

@@ -108,8 +108,11 @@ class ColumnsToBlock:
 
     def __call__(self, batch: Any, first: int) -> Block:
         """Return the block of a batch whose first row has the given number."""
-        rows = batch.num_rows
-        columns = {name: numbers(batch.column(name)) for name in self.columns}
+        return self.of_columns({name: numbers(batch.column(name)) for name in self.columns}, first)
+
+    def of_columns(self, columns: dict[str, Any], first: int) -> Block:
+        """Return the block of columns by name, whose first row has the given number."""
+        rows = len(next(iter(columns.values())))
         design = np.empty((rows, len(self.design)))
         for start in range(0, rows, TILE):
             tile = slice(start, start + TILE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.errors import InputError
+from tallbayes.sources.clusters import is_dask
 from tallbayes.sources.mapped import ColumnsToBlock, MappedSource, is_numeric
 from tallbayes.sources.tables import is_tabular, open_table
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 def by_columns(data: Any, response: Any) -> bool:
     """Return whether data are given with the names of columns, and not as arrays."""
+    if is_dask(data):
+        return hasattr(data, "columns") and isinstance(response, str)
     return is_tabular(data) and (isinstance(response, str) or not hasattr(data, "__array__"))
 
 
@@ -36,7 +39,7 @@ def open_source(
 
     Parameters
     ----------
-    data : path, list of paths, Dataset, LazyFrame, relation, Arrow table or stream
+    data : path, list of paths, Dataset, LazyFrame, relation, Arrow table or stream, Dask data frame
         Where the rows are (`tallbayes.sources.tables.open_table`).
     response : str or None
         Column of the response; None if there is none, for predictions.
@@ -55,6 +58,8 @@ def open_source(
         The rows.
     """
     _refuse_other_names({"response": response, "offset": offset, "weights": weights}, design)
+    if is_dask(data):
+        return _of_dask_frame(data, response, design, offset, weights)
     named = [name for name in (response, weights, offset) if name is not None]
     table = open_table(data, None if design is None else list(dict.fromkeys((*design, *named))), scratch=scratch)
     if design is None:
@@ -63,6 +68,19 @@ def open_source(
     to_block = ColumnsToBlock(tuple(design), response, weights, offset)
     _refuse_other_types(table, to_block.columns)
     return MappedSource(table, to_block, list(design), to_block.columns)
+
+
+def _of_dask_frame(
+    frame: Any, response: str | None, design: Sequence[str] | None, offset: str | None, weights: str | None
+) -> Source:
+    """Return the rows of a Dask data frame."""
+    if not hasattr(frame, "columns"):
+        raise InputError("data: a Dask array was given with names of columns; expected a Dask data frame.")
+    from tallbayes.sources.clusters import of_frame
+
+    named = (response, weights, offset)
+    design = [str(name) for name in frame.columns if name not in named] if design is None else design
+    return of_frame(frame, ColumnsToBlock(tuple(design), response, weights, offset))
 
 
 def _refuse_other_names(given: dict[str, Any], design: Sequence[str] | None) -> None:

@@ -358,8 +358,8 @@ def offered(block: "Block", bounds: RowBounds, requests: tuple[Request, ...], be
         np.empty((key.size, 2), dtype=np.float32),
     )
     # A slot for which another block has offered a smaller key need not be filled. Threads may find an old key here,
-    # which is larger: then a row is gathered in vain.
-    wanted = key < best
+    # which is larger: then a row is gathered in vain. A block whose offers were lost with a worker makes them again.
+    wanted = (key <= best) & (key < np.inf)
     chosen = np.flatnonzero(wanted)
     if chosen.size:
         np.minimum(best, key, out=best)
