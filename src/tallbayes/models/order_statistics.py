@@ -14,7 +14,7 @@ BINS = 512
 
 @compiled
 def describe_lines(lines: NDArray[np.float64], ranks: NDArray[np.int64], out: NDArray[np.float64]) -> None:
-    """Put mean, standard deviation and the order statistics of the given ranks (from 0 on, rising) into lines of out."""
+    """Put mean, standard deviation and the order statistics of ranks (from 0 on, rising) into lines of out."""
     size = lines.shape[1]
     counts, wanted, held = np.empty(BINS, np.int64), np.empty(BINS, np.bool_), np.empty(size)
     place = np.empty(size, np.int64)

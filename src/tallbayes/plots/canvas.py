@@ -46,7 +46,9 @@ def tidy(axes: Any, *, left: bool = True) -> None:
         axes.set_yticks([])
 
 
-def chosen(owner: str, names: list[str], wanted: Sequence[str] | None, first: NDArray[Any], count: int) -> list[int]:
+def chosen(
+    owner: str, names: list[str], wanted: Sequence[str] | None, first: NDArray[Any], count: int
+) -> list[int]:
     """Return which parameters to show: those wanted, or the first few of an order.
 
     Parameters

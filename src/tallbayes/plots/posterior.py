@@ -58,8 +58,7 @@ def plot_forest(
     axes.set_ylim(y[-1] - 0.6, 0.6)
     if exponentiate:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("{x:g}")
+        _ratio_ticks(axes)
     axes.set_xlabel(f"{'exp(coefficient)' if exponentiate else 'coefficient'}: median, 50 % and 90 % interval")
     tidy(axes)
     return made
@@ -165,12 +164,25 @@ def plot_rank(tree: "DataTree", names: Sequence[str] | None = None, *, count: in
         axes.axhspan(expected - reach, expected + reach, color=GREY, alpha=0.2, linewidth=0)
         for chain in range(chains):
             counts = np.bincount(bins[chain], minlength=RANK_BINS)
-            axes.stairs(counts, np.linspace(0.0, 1.0, RANK_BINS + 1), color=CHAINS[chain % len(CHAINS)], linewidth=1.2)
+            axes.stairs(
+                counts, np.linspace(0.0, 1.0, RANK_BINS + 1), color=CHAINS[chain % len(CHAINS)], linewidth=1.2
+            )
         axes.set_title(every[j], fontsize=10)
         axes.set_ylim(0.0, max(2.0 * expected, axes.get_ylim()[1]))
         tidy(axes, left=False)
     made.supxlabel("rank among all draws, as a share", fontsize=10)
     return made
+
+
+def _ratio_ticks(axes: Any) -> None:
+    """Put marks at 1, 2, 5 and their tenfolds; closer ones if a log axis is short."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axes.get_xlim()
+    steps = (1.0, 2.0, 5.0) if high / low > 6.0 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+    axes.xaxis.set_major_locator(LogLocator(subs=steps))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _skewness(draws: Vector) -> Vector:

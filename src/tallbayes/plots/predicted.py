@@ -13,7 +13,6 @@ from tallbayes.plots.canvas import CHAINS, EXACT, GREY, figure, tidy
 from tallbayes.predictions.asked import PREDICTIVE, ask, model_of
 from tallbayes.predictions.blocks import every_draw
 from tallbayes.predictions.predict import predict
-from tallbayes.sources.arrays import ArraySource
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,16 +71,20 @@ def plot_predictions(
         known(model.variables, by, "plot_predictions: by")
         levels = model.variables[by].levels
         if not levels:
-            raise InputError(f"plot_predictions: by={by!r} has many values; give one with few, or at={{{by!r}: [...]}}.")
+            raise InputError(
+                f"plot_predictions: by={by!r} has many values; give one with few, or at={{{by!r}: [...]}}."
+            )
         setting[by] = list(levels)
     rows = _sample(model) if new_data is None else {"new_data": new_data}
-    table = predict(tree, model, at=setting, average=True, kind=kind, probs=PROBS, draws=draws, **rows)
+    table: Any = predict(tree, model, at=setting, average=True, kind=kind, probs=PROBS, draws=draws, **rows)
     made = figure(6.4, 4.0)
     axes = made.subplots()
     numeric = model.variables[variable].kind == "numeric" and len(values) > 2
     groups = [(None, table)] if by is None else list(table.groupby(by, sort=False))
     for number, (name, part) in enumerate(groups):
-        place = part[variable].to_numpy() if numeric else np.arange(len(part)) + 0.12 * (number - (len(groups) - 1) / 2)
+        place = (
+            part[variable].to_numpy() if numeric else np.arange(len(part)) + 0.12 * (number - (len(groups) - 1) / 2)
+        )
         (_band if numeric else _bars)(axes, place, part, CHAINS[number % len(CHAINS)], name)
     if not numeric:
         axes.set_xticks(range(len(values)), [f"{v:g}" if isinstance(v, float) else str(v) for v in values])
@@ -115,7 +118,9 @@ def plot_ppc(tree: "DataTree", model: Any, *, rows: int = ROWS, seed: int = 0) -
     """
     model = model_of("plot_ppc", tree, model)
     if not hasattr(model, "source"):
-        raise InputError("plot_ppc: the model without its data was given; expected the one the result was drawn from.")
+        raise InputError(
+            "plot_ppc: the model without its data was given; expected the one the result was drawn from."
+        )
     source = model.rows_of()
     sample = source.subsample(min(rows, source.n))
     asked = ask(tree, model, owner="plot_ppc", most=REPLICATES, kind=PREDICTIVE, seed=seed)
@@ -123,7 +128,9 @@ def plot_ppc(tree: "DataTree", model: Any, *, rows: int = ROWS, seed: int = 0) -
     drawn = sample.reduce(every_draw, asked).whole[:, 0].T
     observed = sample.responses[:, 0]
     edges = _edges(observed, drawn)
-    heights = np.array([np.histogram(np.clip(each, edges[0], edges[-1]), edges)[0] for each in drawn]) / observed.size
+    heights = (
+        np.array([np.histogram(np.clip(each, edges[0], edges[-1]), edges)[0] for each in drawn]) / observed.size
+    )
     made = figure(6.4, 4.0)
     axes = made.subplots()
     seen = np.histogram(np.clip(observed, edges[0], edges[-1]), edges)[0] / observed.size
@@ -132,6 +139,8 @@ def plot_ppc(tree: "DataTree", model: Any, *, rows: int = ROWS, seed: int = 0) -
     low, high = np.quantile(heights, [0.05, 0.95], axis=0)
     axes.vlines(middle, low, high, color=EXACT, linewidth=2.0)
     axes.plot(middle, heights.mean(axis=0), "o", color=EXACT, markersize=4, label="drawn: mean and 90 % of sets")
+    if edges.size < 12 and np.all(np.diff(edges) == 1.0):  # a bar for each of a few whole numbers
+        axes.set_xticks(middle)
     axes.set_xlabel("response")
     axes.set_ylabel("share of rows")
     axes.set_ylim(bottom=0.0)
@@ -145,8 +154,7 @@ def _sample(model: Any) -> dict[str, Any]:
     source = model.rows_of()
     if source.n <= ROWS or type(model).rows_of.__qualname__ != "Regression.rows_of":
         return {}
-    found: ArraySource = source.subsample(ROWS)
-    return {"new_data": found}
+    return {"new_data": source.subsample(ROWS)}
 
 
 def _values(variable: Any) -> list[Any]:
@@ -166,13 +174,13 @@ def _edges(observed: NDArray[np.float64], drawn: NDArray[np.float64]) -> NDArray
     return np.linspace(low, high, 31) if high > low else np.array([low - 0.5, low + 0.5])
 
 
-def _band(axes: Any, x: NDArray[np.float64], part: Any, colour: str, name: Any) -> None:
+def _band(axes: Any, x: NDArray[Any], part: Any, colour: str, name: Any) -> None:
     axes.fill_between(x, part["5%"], part["95%"], color=colour, alpha=0.18, linewidth=0)
     axes.fill_between(x, part["25%"], part["75%"], color=colour, alpha=0.3, linewidth=0)
     axes.plot(x, part["estimate"], color=colour, linewidth=1.8, label=None if name is None else str(name))
 
 
-def _bars(axes: Any, x: NDArray[np.float64], part: Any, colour: str, name: Any) -> None:
+def _bars(axes: Any, x: NDArray[Any], part: Any, colour: str, name: Any) -> None:
     axes.vlines(x, part["5%"], part["95%"], color=colour, linewidth=1.4)
     axes.vlines(x, part["25%"], part["75%"], color=colour, linewidth=4.0)
     axes.plot(x, part["estimate"], "o", color=colour, markersize=5, label=None if name is None else str(name))

@@ -1,1 +1,1 @@
-"""Predictions from draws, block by block: what is expected of rows, contrasts, slopes, and how well rows are predicted."""
+"""Predictions from draws, block by block: expectations, contrasts, slopes, cross-validation."""

@@ -59,7 +59,9 @@ def with_log_likelihood(tree: "DataTree", model: Any) -> "DataTree":
     import xarray as xr
 
     source = model.rows_of()
-    draws = some_draws("to_arviz", tree, model, int(tree["posterior"]["beta"][..., 0].size))
+    draws = some_draws(
+        "to_arviz", tree, model, int(tree["posterior"].sizes["chain"] * tree["posterior"].sizes["draw"])
+    )
     chains, length, d = draws.shape
     checked_count("to_arviz", chains * length * source.n, MOST_NUMBERS)
     likelihood = Likelihood(model.family, model.rows, model.predictors)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,7 @@ def model_of(owner: str, tree: "DataTree", model: Any) -> Any:
             raise InputError(f"{owner}: model=None was given, and the tree has no model in it. Give the model.")
         if json.loads(text).get("kind") == stored.KIND:
             return stored.restore(text)
-        from tallbayes.formulas import restore  # type: ignore[import-not-found,unused-ignore]
-
-        return restore(text)
+        return import_module("tallbayes.formulas").restore(text)
     if not hasattr(model, "rows_of"):
         raise InputError(
             f"{owner}: model is a {type(model).__name__}; expected a regression, e.g. tb.Regression, whose rows can be "

@@ -159,7 +159,7 @@ def described(values: Array, probs: tuple[float, ...]) -> Array:
     below = found[:, 2 + np.searchsorted(wanted, low)]
     above = found[:, 2 + np.searchsorted(wanted, np.minimum(low + 1, last))]
     with np.errstate(invalid="ignore"):  # infinity minus infinity: both are the quantile
-        between = np.where(below == above, below, below * (1.0 - share) + above * share)
+        between = np.where((below == above) | (share == 0.0), below, below * (1.0 - share) + above * share)
     out = np.concatenate([found[:, :2], between], axis=1)
     return np.moveaxis(out.reshape(*draws.shape[:2], -1), 1, 0)
 
@@ -171,4 +171,3 @@ def checked_count(owner: str, numbers: int, most: int) -> None:
             f"{owner}: {numbers:,} numbers, draws x rows, were asked for; up to {most:,} are given. Average over rows "
             "(by=..., average=True), give fewer rows as new_data, or use fewer draws=."
         )
-

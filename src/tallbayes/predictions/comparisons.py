@@ -200,7 +200,9 @@ def _pairs_of_levels(name: str, levels: tuple[Any, ...], wish: Any) -> list[tupl
         raise InputError(f"comparisons: {name!r}: {wish!r} was given; expected 'pairwise' or two levels or more.")
     for level in chosen:
         if level not in levels:
-            raise InputError(f"comparisons: {name!r} has no level {level!r}; it has {', '.join(map(repr, levels))}.")
+            raise InputError(
+                f"comparisons: {name!r} has no level {level!r}; it has {', '.join(map(repr, levels))}."
+            )
     return [(chosen[0], level) for level in chosen[1:]]
 
 
@@ -262,7 +264,8 @@ def _settings(question: _Question, settings: list[dict[str, Any]]) -> Iterator[t
             if fixed is not None:
                 if not isinstance(contrast.low, Shift):
                     raise InputError(
-                        f"{question.owner}: at has a value for {question.name!r}, whose values are compared. Leave it out."
+                        f"{question.owner}: at has a value for {question.name!r}, whose values are compared. Leave it "
+                        "out."
                     )
                 ends = [float(fixed) + end.amount for end in (contrast.low, contrast.high)]
                 yield setting, contrast._replace(low=ends[0], high=ends[1])

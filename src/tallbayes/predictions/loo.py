@@ -1,5 +1,6 @@
 """How well rows are predicted by the others: leave-one-out cross-validation of many rows, from a sample of them."""
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,7 @@ OBSERVATIONS = 1000
 """Rows that are looked at in full."""
 
 
-def loo(
-    tree: "DataTree", model: Any, *, observations: int = OBSERVATIONS, draws: int = 4000, seed: int = 0
-) -> Any:
+def loo(tree: "DataTree", model: Any, *, observations: int = OBSERVATIONS, draws: int = 4000, seed: int = 0) -> Any:
     """Estimate how well the model predicts rows that it has not seen: PSIS-LOO from a sample of the rows.
 
     A pass evaluates all rows at the posterior mean; Pareto-smoothed importance sampling is done for a random sample of
@@ -104,14 +103,20 @@ def compare(models: Mapping[str, Any], *, method: str = "stacking") -> "pd.DataF
     import arviz_stats
 
     if not isinstance(models, Mapping) or len(models) < 2:
-        raise InputError("compare: expected a dictionary of two models or more: {'a': tb.loo(...), 'b': tb.loo(...)}.")
+        raise InputError(
+            "compare: expected a dictionary of two models or more: {'a': tb.loo(...), 'b': tb.loo(...)}."
+        )
     counts = {name: getattr(found, "n_data_points", None) for name, found in models.items()}
     if None in counts.values():
         name = next(name for name, count in counts.items() if count is None)
         raise InputError(f"compare: {name!r} is a {type(models[name]).__name__}; expected what tb.loo returned.")
     if len(set(counts.values())) > 1:
-        raise InputError(f"compare: models have different numbers of rows, {counts}; they must be of the same data.")
-    return arviz_stats.compare(dict(models), method=method)
+        raise InputError(
+            f"compare: models have different numbers of rows, {counts}; they must be of the same data."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of pandas, for what arviz-stats calls
+        return arviz_stats.compare(dict(models), method=method)
 
 
 def _sampled(n: int, size: int, seed: int) -> NDArray[np.int64]:
@@ -139,6 +144,6 @@ def _only(chosen: NDArray[np.int64], found: NDArray[np.float64], n: int, chains:
         def _get(self, key: tuple[Any, ...]) -> NDArray[np.float64]:
             rows = np.arange(n)[key[2]]
             values = found[np.searchsorted(chosen, rows)].T.reshape(chains, length, *np.shape(rows))
-            return np.asarray(values[key[0], key[1]])
+            return np.asarray(values[:, key[1]][key[0]])
 
     return xr.Variable(("chain", "draw", "row"), indexing.LazilyIndexedArray(OnlySampled()))

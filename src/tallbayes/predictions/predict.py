@@ -7,7 +7,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
-from tallbayes.predictions.asked import EXPECTED, PREDICTIVE, Asked, ask, grid, grouping, label_of, model_of, some_draws
+from tallbayes.predictions.asked import (
+    EXPECTED,
+    PREDICTIVE,
+    Asked,
+    ask,
+    grid,
+    grouping,
+    label_of,
+    model_of,
+    some_draws,
+)
 from tallbayes.predictions.blocks import Sums, checked_count, every_draw, lines, sums
 from tallbayes.predictions.tables import as_array, of_draws, outcomes, with_numbers
 from tallbayes.results.summary import checked_probs

@@ -24,7 +24,9 @@ def outcomes(family: Any, count: int) -> list[Any]:
     return names if len(names) == count else list(range(count))
 
 
-def table(labels: list[dict[str, Any]], numbers: Array, probs: tuple[float, ...], names: list[Any]) -> "pd.DataFrame":
+def table(
+    labels: list[dict[str, Any]], numbers: Array, probs: tuple[float, ...], names: list[Any]
+) -> "pd.DataFrame":
     """Return a table.
 
     Parameters
@@ -62,7 +64,9 @@ def with_numbers(frame: "pd.DataFrame", numbers: Array, probs: tuple[float, ...]
     return frame
 
 
-def of_draws(labels: list[dict[str, Any]], draws: Array, probs: tuple[float, ...], names: list[Any]) -> "pd.DataFrame":
+def of_draws(
+    labels: list[dict[str, Any]], draws: Array, probs: tuple[float, ...], names: list[Any]
+) -> "pd.DataFrame":
     """Return a table of draws: lines x outcomes x draws."""
     values = np.transpose(draws, (1, 2, 0))  # outcomes x draws x lines
     return table(labels, described(values, probs), probs, names)
@@ -98,5 +102,7 @@ def as_array(labels: list[dict[str, Any]], draws: Array, chains: int, names: lis
     }
     dims = ["chain", "draw", dim]
     if count > 1:
-        return xr.DataArray(values, dims=[*dims, OUTCOME], coords={**coordinates, OUTCOME: names}, name="prediction")
+        return xr.DataArray(
+            values, dims=[*dims, OUTCOME], coords={**coordinates, OUTCOME: names}, name="prediction"
+        )
     return xr.DataArray(values[..., 0], dims=dims, coords=coordinates, name="prediction")
