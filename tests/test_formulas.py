@@ -187,7 +187,7 @@ def test_every_kind_of_data_gives_the_same_model(frame, kind, missing, tmp_path)
         assert "4 of 400 rows (column 'g' in 2, 'm' in 1, 'x' in 2)" in repr(other)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "polars, lazy", "duckdb", "arrow"])
+@pytest.mark.parametrize("kind", ["parquet", "polars, lazy", "duckdb", "arrow", "dask"])
 def test_streamed_rows_are_the_same_rows(frame, kind, tmp_path):
     frame = frame.drop(columns="my col")
     frame.loc[[3, 30], "x"] = np.nan

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from tallbayes.checks import counted
 from tallbayes.errors import InputError
 from tallbayes.families import Binomial, Family
+from tallbayes.formulas.clusters import DaskTable, rows_on_a_cluster
 from tallbayes.formulas.collapse import collapse as put_together
 from tallbayes.formulas.expressions import Expression, column, read
 from tallbayes.formulas.formula import Formula, read_formula, unique
@@ -283,10 +284,16 @@ def _appended(table: Any, name: str, values: Any) -> Any:
 
 
 def _streamed(table: Table, learned: Learned, family: Family, prior: Any) -> FormulaRegression:
-    """Return a model whose rows are read block by block."""
+    """Return a model whose rows are read block by block, on a cluster where they are there."""
     recipe = learned.recipe
     family = _with_trials(family, recipe, table)
-    source = MappedSource(table, ToBlock(recipe, n=table.n), recipe.design.names, recipe.fitting)
+    to_block, names, columns = ToBlock(recipe, n=table.n), recipe.design.names, recipe.fitting
+    whole = table.table if isinstance(table, CompleteTable) else table
+    source: Source
+    if isinstance(whole, DaskTable):
+        source = rows_on_a_cluster(whole, to_block, names, columns)
+    else:
+        source = MappedSource(table, to_block, names, columns)
     notes = [*learned.notes, "rows are read block by block in every pass"]
     return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(table, None))
 

@@ -164,6 +164,12 @@ class ToBlock:
             offset = self.offset[first : first + rows]
         return Block(first, recipe.design.matrix(columns, rows), np.column_stack(told), weight, offset)
 
+    def of_columns(self, columns: Mapping[str, Any], first: int) -> Block:
+        """Return the block of Arrow arrays by name."""
+        import pyarrow as pa
+
+        return self(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), first)
+
     def _told(self, value: Value, name: str) -> Vector:
         about = self.recipe.variables[name]
         return codes_of(value, about.levels).astype(np.float64) if about.kind == "factor" else np.asarray(value)

@@ -34,7 +34,7 @@ class CompleteTable(Table):
     def __init__(self, table: Table, columns: Sequence[str], n: int) -> None:
         import pyarrow as pa
 
-        self._table, self._columns, self._n = table, list(columns), n
+        self.table, self._columns, self._n = table, list(columns), n
         self.schema = pa.schema([table.schema.field(name) for name in columns])
         self.what = table.what
 
@@ -47,7 +47,7 @@ class CompleteTable(Table):
         """Yield the rows that are left of each batch."""
         import pyarrow as pa
 
-        for batch in self._table.read(self._columns, rows):
+        for batch in self.table.read(self._columns, rows):
             whole = complete(batch)
             kept = batch if whole is None else batch.filter(pa.array(whole))
             yield kept.select(list(columns))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import InputError
+from tallbayes.formulas.clusters import DaskTable
+from tallbayes.sources.clusters import is_dask
 from tallbayes.sources.tables import Table, is_path, is_tabular, open_table
 
 if TYPE_CHECKING:
@@ -39,7 +41,10 @@ class Opened:
             data = _read_csv(Path(data), what)
         if isinstance(data, Mapping):
             data = _from_mapping(data, what)
-        if _is_streamed(data):
+        if is_dask(data):
+            self._table = DaskTable(data)
+            self.columns = list(self._table.schema.names)
+        elif _is_streamed(data):
             self._table = open_table(data)
             self.columns = list(self._table.schema.names)
         else:
@@ -103,7 +108,7 @@ def _is_streamed(data: Any) -> bool:
 
 
 def _frame(data: Any, what: str) -> Any:
-    """Return data in memory, or a frame of a cluster, as narwhals knows it."""
+    """Return data in memory as narwhals knows them."""
     import narwhals as nw
 
     if type(data).__name__ == "RecordBatchReader":
