@@ -25,6 +25,7 @@ ROOMS = [
     ["results"],
     ["predictions"],
     ["plots"],
+    ["report"],
     ["api"],
     ["__init__"],
     ["warmup", "demo", "cli"],

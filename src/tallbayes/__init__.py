@@ -22,6 +22,7 @@ from tallbayes.predictions.arviz import to_arviz
 from tallbayes.predictions.comparisons import comparisons, slopes
 from tallbayes.predictions.loo import compare, loo
 from tallbayes.predictions.predict import predict
+from tallbayes.report.page import report
 from tallbayes.results.files import load, save
 from tallbayes.results.summary import summary
 from tallbayes.results.verdict import laplace_check, verdict
@@ -45,6 +46,7 @@ __all__ = [
     "predict",
     "priors",
     "proposals",
+    "report",
     "sample",
     "save",
     "slopes",

@@ -201,5 +201,6 @@ def _density(axes: Any, draws: Vector, mode: float, sd: float) -> None:
         draws, bins=bins, range=(low, high), density=True, color=EXACT, alpha=0.45, label="posterior (exact draws)"
     )
     axes.plot(grid, gaussian, color=GAUSSIAN, linewidth=1.6, label="Gaussian at the mode")
+    axes.locator_params(axis="x", nbins=5)
     axes.set_ylim(top=max(1.15 * float(gaussian.max()), axes.get_ylim()[1]))
     tidy(axes, left=False)

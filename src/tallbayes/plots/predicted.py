@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from tallbayes.errors import InputError
 from tallbayes.models.variables import known
 from tallbayes.plots.canvas import CHAINS, EXACT, GREY, figure, tidy
-from tallbayes.predictions.asked import PREDICTIVE, ask, model_of
+from tallbayes.predictions.asked import PREDICTIVE, ask, grid, model_of
 from tallbayes.predictions.blocks import every_draw
-from tallbayes.predictions.predict import predict
+from tallbayes.predictions.predict import averages
+from tallbayes.predictions.tables import of_draws
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +53,7 @@ def plot_predictions(
     at : mapping or None
         Values to put in the place of other variables.
     new_data : array_like or None
-        Rows to average over; by default a sample of 2,000 of the model's own.
+        Rows to average over, by default the model's own; of more than 2,000 a sample.
     kind : str
         As in `predict`: "expected", "predictive" or "linear".
     draws : int
@@ -75,8 +76,14 @@ def plot_predictions(
                 f"plot_predictions: by={by!r} has many values; give one with few, or at={{{by!r}: [...]}}."
             )
         setting[by] = list(levels)
-    rows = _sample(model) if new_data is None else {"new_data": new_data}
-    table: Any = predict(tree, model, at=setting, average=True, kind=kind, probs=PROBS, draws=draws, **rows)
+    asked = ask(tree, model, owner="plot_predictions", most=draws, kind=kind)
+    settings = grid("plot_predictions", model, setting)
+    labels, found = averages(model, asked, settings, [], new_data=new_data, sample=ROWS)
+    if found.shape[1] > 1:
+        raise InputError(
+            "plot_predictions: responses of several classes are not drawn; use tb.predict(..., at={...})."
+        )
+    table: Any = of_draws(labels, found, PROBS, [])
     made = figure(6.4, 4.0)
     axes = made.subplots()
     numeric = model.variables[variable].kind == "numeric" and len(values) > 2
@@ -147,14 +154,6 @@ def plot_ppc(tree: "DataTree", model: Any, *, rows: int = ROWS, seed: int = 0) -
     axes.legend(frameon=False, fontsize=9)
     tidy(axes)
     return made
-
-
-def _sample(model: Any) -> dict[str, Any]:
-    """Return a sample of the model's own rows as new data, if they are rows of a plain design and many."""
-    source = model.rows_of()
-    if source.n <= ROWS or type(model).rows_of.__qualname__ != "Regression.rows_of":
-        return {}
-    return {"new_data": source.subsample(ROWS)}
 
 
 def _values(variable: Any) -> list[Any]:

@@ -1,6 +1,7 @@
 """What to expect of rows, and what may come."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def averages(
     groups : list of str
         Variables to group by.
     **rows : Any
-        Which rows: ``new_data`` and ``offset``.
+        Which rows: ``new_data`` and ``offset``; and a ``sample``, so many of them.
 
     Returns
     -------
@@ -159,15 +160,18 @@ def group_means(
     groups : list of str
         Variables to group by.
     **rows : Any
-        Which rows: ``new_data`` and ``offset``.
+        Which rows: ``new_data`` and ``offset``; and a ``sample``, so many of them.
 
     Returns
     -------
     dict
         By the values of the group, in their order.
     """
-    given = rows.pop("new_data", None)
+    given, size = rows.pop("new_data", None), rows.pop("sample", None)
     source = model.rows_of(given, setting=setting or None, **_beside(groups), **rows)
+    if size is not None and source.n > size:
+        asked = replace(asked, family=asked.family.of_rows(source.sampled(size)))
+        source = source.subsample(size)
     found: Sums = source.reduce(sums, asked, len(groups))
     return found.means()
 
