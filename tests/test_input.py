@@ -351,12 +351,12 @@ def test_broken_bound_withholds_the_draws(data, monkeypatch):
 def test_pictures_without_matplotlib(data, monkeypatch):
     import sys
 
-    from tallbayes.results.plots import posterior_against_laplace
+    from tallbayes.plots import plot_densities
 
     tree = draw(tb.Regression(*data, BERNOULLI))
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'tallbayes\[plot\]'"):
-        posterior_against_laplace(tree)
+        plot_densities(tree)
 
 
 # -- posteriors that do not exist under a flat prior, and do under a proper one --

@@ -15,7 +15,7 @@ ROOMS = [
     ["priors"],
     ["sources"],
     ["models"],
-    ["factors"],
+    ["factors", "formulas"],
     ["setup"],
     ["bounds"],
     ["proposals"],
@@ -23,9 +23,13 @@ ROOMS = [
     ["plan"],
     ["run"],
     ["results"],
+    ["predictions"],
+    ["plots"],
+    ["report"],
     ["api"],
     ["__init__"],
     ["warmup", "demo", "cli"],
+    ["__main__"],
 ]
 """From the ground up: a module may import from its own line or earlier ones. What a user sees of the package,
 `__init__`, stands on everything but the programs that use it."""
@@ -39,6 +43,8 @@ MOST_LINES, MOST_ARGUMENTS = 80, 12
 LONG = {
     "kernels.scalable_mh_steps.run_chunk": "one compiled loop over the stages of a step: calls between "
     "them cost more than a step does",
+    "cli.fitting.fit": "an argument for each option of the command",
+    "cli.fitting.explain": "an argument for each option of the command",
 }
 """Functions that may be longer or take more, each with the reason."""
 
@@ -103,7 +109,7 @@ def violations(name, text):
 
 
 def test_every_module_has_its_place():
-    assert {room_of(name_of(path)) for path in SOURCES} - {"__main__"} == set(LEVEL)
+    assert {room_of(name_of(path)) for path in SOURCES} == set(LEVEL)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

@@ -391,11 +391,11 @@ def test_few_draws_do_not_excuse_a_wrong_approximation(model):
 
 
 def test_picture_shows_the_most_skewed_coefficients(model):
-    from tallbayes.results.plots import posterior_against_laplace
+    from tallbayes.plots import plot_densities
 
     tree = draw(model)
     tree["posterior"]["beta"][..., 2] = np.exp(10.0 * tree["posterior"]["beta"][..., 2])
-    figure = posterior_against_laplace(tree, count=2)
+    figure = plot_densities(tree, count=2)
     titles = [axes.get_title() for axes in figure.axes]
     assert len(titles) == 2
     assert titles[0].startswith("x2  (skewness ")

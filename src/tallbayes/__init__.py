@@ -6,11 +6,24 @@
 >>> tb.summary(tree)  # doctest: +SKIP
 """
 
-from tallbayes import bounds, errors, families, kernels, priors, proposals, sources
+from tallbayes import bounds, errors, families, kernels, plots, priors, proposals, sources
 from tallbayes.api import explain, sample
 from tallbayes.factors import Factors
+from tallbayes.formulas import glm
 from tallbayes.models.regression import Regression
 from tallbayes.plan.explain import Explanation
+from tallbayes.plots import plot_densities as plot_densities
+from tallbayes.plots import plot_forest as plot_forest
+from tallbayes.plots import plot_ppc as plot_ppc
+from tallbayes.plots import plot_predictions as plot_predictions
+from tallbayes.plots import plot_rank as plot_rank
+from tallbayes.plots import plot_trace as plot_trace
+from tallbayes.predictions.arviz import to_arviz
+from tallbayes.predictions.comparisons import comparisons, slopes
+from tallbayes.predictions.loo import compare, loo
+from tallbayes.predictions.predict import predict
+from tallbayes.report.page import report
+from tallbayes.results.files import load, save
 from tallbayes.results.summary import summary
 from tallbayes.results.verdict import laplace_check, verdict
 
@@ -19,16 +32,27 @@ __all__ = [
     "Factors",
     "Regression",
     "bounds",
+    "compare",
+    "comparisons",
     "errors",
     "explain",
     "families",
+    "glm",
     "kernels",
     "laplace_check",
+    "load",
+    "loo",
+    "plots",
+    "predict",
     "priors",
     "proposals",
+    "report",
     "sample",
+    "save",
+    "slopes",
     "sources",
     "summary",
+    "to_arviz",
     "verdict",
 ]
 __version__ = "0.1.0"

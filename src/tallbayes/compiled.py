@@ -42,7 +42,12 @@ USUAL_SECONDS = 8
 """What compiling for a first call takes on an ordinary core (`benchmarks/cold_start.py`)."""
 
 
-PLAIN_ROOMS = frozenset({"plan", "results", "api", "__init__", "warmup", "demo", "cli"})
+PLAIN_ROOMS = frozenset(
+    {
+        *("formulas", "plan", "results", "predictions", "plots", "report", "api"),
+        *("__init__", "warmup", "demo", "cli", "__main__"),
+    }
+)
 """Rooms without compiled code (`tests/test_layers.py` sees to it): an edit there keeps what was compiled."""
 
 

@@ -12,7 +12,7 @@ from tallbayes.errors import MissingPackageError
 from tallbayes.families import Bernoulli
 from tallbayes.kernels import MetropolisHastings
 from tallbayes.models.regression import Regression
-from tallbayes.results.plots import posterior_against_laplace
+from tallbayes.plots import plot_densities
 from tallbayes.results.summary import summary
 from tallbayes.results.table import facts_table, summary_table
 from tallbayes.results.verdict import verdict
@@ -178,7 +178,7 @@ def _duration(seconds: float) -> str:
 
 def _picture(console: "Console", tree: "DataTree", out: Path) -> None:
     try:
-        figure = posterior_against_laplace(tree)
+        figure = plot_densities(tree, count=3)
     except MissingPackageError as error:
         console.print(f"\nNo picture: {error}", markup=False)
         return

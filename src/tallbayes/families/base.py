@@ -1,11 +1,12 @@
 """The contract of a family of likelihoods."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.errors import InputError
 from tallbayes.families.curve import jet
 from tallbayes.families.rows import Extremes, Rows
 
@@ -90,3 +91,62 @@ class Family(ABC):
         """Return the largest absolute value of the m-th derivative of g on the whole line (inf if none)."""
         points = np.concatenate([self.critical_points(m), [-np.inf, np.inf]])
         return float(max(abs(jet(self.curve, float(t), p)[m - 1]) for t in points for p in self.pieces))
+
+    # -- predictions --
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean of a response, given its predictors.
+
+        Parameters
+        ----------
+        eta : array
+            Predictors, q x any shape; where there are several rows they come last.
+
+        Returns
+        -------
+        array
+            Means, of the shape that eta has without its first dimension.
+        """
+        self._not_known("mean")
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return one random response for each of the predictors.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Where chance comes from.
+        eta : array
+            Predictors, q x any shape; where there are several rows they come last.
+
+        Returns
+        -------
+        array
+            Responses, in the code of `encode`, of the shape that eta has without its first dimension.
+        """
+        self._not_known("distribution")
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return what minus the potential lacks of the log-likelihood, by response (in the code of `encode`).
+
+        Parameters
+        ----------
+        y : array
+            Responses.
+
+        Returns
+        -------
+        array
+            One number for each response.
+        """
+        self._not_known("normalising constant")
+
+    def of_rows(self, rows: slice | NDArray[np.int64]) -> Self:
+        """Return the family of some of the rows it was made for: itself, unless rows differ."""
+        return self
+
+    def _not_known(self, what: str) -> NoReturn:
+        raise InputError(
+            f"{self}: the {what} of a response is not known for this family. Predict the linear predictor, with "
+            "kind='linear', and transform its draws."
+        )

@@ -11,6 +11,7 @@ from tallbayes.errors import InputError
 from tallbayes.families import cloglog, probit
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
+from tallbayes.families.links import probability
 
 
 class Softplus(NamedTuple):
@@ -120,3 +121,15 @@ class Bernoulli(Family):
     def starting_predictor(self, y: Vector) -> Vector:
         """Return the logit of a response shrunk half-way to 1/2: rough for other links too."""
         return math.log(3.0) * (2.0 * y - 1.0)
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability that a response is 1."""
+        return probability(self.link, eta[0])
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return 0 or 1."""
+        return (rng.random(eta.shape[1:]) < self.expected(eta)).astype(np.float64)
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return zeros: the potential is minus the log of a probability."""
+        return np.zeros(y.shape)

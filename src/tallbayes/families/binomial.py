@@ -13,6 +13,7 @@ from tallbayes.errors import InputError
 from tallbayes.families import bernoulli, cloglog, probit
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
+from tallbayes.families.links import probability
 
 
 class ProportionCurve(NamedTuple):
@@ -185,6 +186,34 @@ class Binomial(Family):
     def starting_predictor(self, y: Vector) -> Vector:
         """Return the logit of the share shrunk half-way to 1/2: rough for other links too."""
         return np.log((0.5 + y) / (1.5 - y))
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability of a success: what to expect of the share of successes."""
+        return probability(self.link, eta[0])
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return shares of successes; 0 of no trials. Trials are those of the rows, which come last."""
+        trials = np.asarray(self.trials)
+        if trials.ndim == 1 and trials.size not in {1, eta.shape[-1]}:
+            raise InputError(
+                f"Binomial: {trials.size} numbers of trials were given for {eta.shape[-1]} rows; responses of other "
+                "rows than the model's own can be drawn with one number of trials for all."
+            )
+        return rng.binomial(trials.astype(np.int64), self.expected(eta)) / np.maximum(trials, 1.0)
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return the log of the binomial coefficient, per trial, as weights have the trials as a factor."""
+        from scipy.special import gammaln
+
+        trials = np.broadcast_to(np.asarray(self.trials), y.shape)
+        successes = np.round(y * trials)
+        ways = gammaln(trials + 1.0) - gammaln(successes + 1.0) - gammaln(trials - successes + 1.0)
+        return np.asarray(ways / np.maximum(trials, 1.0))
+
+    def of_rows(self, rows: slice | NDArray[np.int64]) -> "Binomial":
+        """Return the family with the trials of some rows."""
+        trials = np.asarray(self.trials)
+        return self if trials.ndim == 0 else Binomial(trials[rows], self.link)
 
     def __repr__(self) -> str:
         """Name the trials if there is one number of them, and a link that is not the logit."""

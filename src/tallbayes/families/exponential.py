@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tallbayes.checks import positive
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
-from tallbayes.families.responses import CountResponse
+from tallbayes.families.responses import CountResponse, poisson
 
 
 class CountCurve(NamedTuple):
@@ -72,6 +72,16 @@ class Poisson(_Exponential, CountResponse):
         """The exponential."""
         return CountCurve()
 
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return Poisson counts."""
+        return poisson(rng, self.expected(eta))
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return minus log(y!)."""
+        from scipy.special import gammaln
+
+        return np.asarray(-gammaln(y + 1.0))
+
 
 @dataclass(frozen=True)
 class Gamma(_Exponential):
@@ -107,3 +117,18 @@ class Gamma(_Exponential):
     def starting_predictor(self, y: Vector) -> Vector:
         """Return the log of the amount."""
         return np.log(y)
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the exponential of the predictor."""
+        with np.errstate(over="ignore"):
+            return np.exp(eta[0])
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return gamma amounts."""
+        return np.asarray(self.expected(eta) * rng.standard_gamma(self.shape, eta.shape[1:]) / self.shape)
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return what depends on the amount alone: the potential has shape (y e^-eta + eta)."""
+        return np.asarray(
+            self.shape * math.log(self.shape) - math.lgamma(self.shape) + (self.shape - 1.0) * np.log(y)
+        )

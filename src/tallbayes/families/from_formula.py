@@ -328,6 +328,33 @@ class Custom(Family):
             return 1.0
         return robust_spread(y, weights) or float(np.std(y)) or 1.0
 
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean, if responses are few and the formula has their probabilities."""
+        values = np.array(self.recipe.responses)
+        return np.asarray(np.tensordot(values, self._probabilities("mean", eta), axes=1))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return responses, if they are few and the formula has their probabilities."""
+        below = np.cumsum(self._probabilities("distribution", eta)[:-1], axis=0)
+        return np.asarray(self.recipe.responses)[np.sum(rng.random(eta.shape[1:]) >= below, axis=0)]
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return zeros, if responses are few and the formula has their probabilities."""
+        self._probabilities("normalising constant", np.zeros((1, 1)))
+        return np.zeros(y.shape)
+
+    def _probabilities(self, what: str, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability of each response, in lines; raise if they are many or do not add up to 1."""
+        if not self.recipe.responses:
+            self._not_known(what)
+        lines = np.ascontiguousarray(eta[0], dtype=np.float64).reshape(1, -1)
+        found = [
+            np.exp(-self.rows.jets(np.full((lines.size, 1), float(y)), lines, 0)[0]) for y in self.recipe.responses
+        ]
+        if not np.allclose(np.sum(found, axis=0), 1.0, rtol=0.0, atol=1e-6):
+            self._not_known(what)
+        return np.asarray(found).reshape(-1, *eta.shape[1:])
+
     def __repr__(self) -> str:
         """Show the formula and its parameters."""
         given = "".join(f", {name}={value:g}" for name, value in self.values.items())

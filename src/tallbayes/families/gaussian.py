@@ -1,9 +1,11 @@
 """Real responses with normal noise of known scale: linear regression."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallbayes.checks import positive
 from tallbayes.families.base import Vector
@@ -71,3 +73,11 @@ class Gaussian(RealResponse):
         w = np.broadcast_to(weights, y.shape)
         mean = np.average(y, weights=w)
         return max(float(np.sqrt(np.average((y - mean) ** 2, weights=w))), self.scale)
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the predictor plus normal noise."""
+        return np.asarray(eta[0] + self.scale * rng.standard_normal(eta.shape[1:]))
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return minus the log of scale sqrt(2 pi)."""
+        return np.full(y.shape, -math.log(self.scale) - 0.5 * math.log(2.0 * math.pi))

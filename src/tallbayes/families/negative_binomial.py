@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallbayes.checks import positive
 from tallbayes.families import bernoulli
 from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
-from tallbayes.families.responses import CountResponse
+from tallbayes.families.responses import CountResponse, poisson
 
 
 class DispersedCurve(NamedTuple):
@@ -56,3 +57,17 @@ class NegativeBinomial(CountResponse):
     def critical_points(self, m: int) -> Vector:
         """Return those of the softplus."""
         return np.array(bernoulli.SOFTPLUS_CRITICAL[m], dtype=np.float64)
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return Poisson counts whose means are gamma."""
+        means = self.expected(eta) * rng.standard_gamma(self.size, eta.shape[1:]) / self.size
+        return poisson(rng, means)
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return what depends on the count alone: the potential has (y + size) log(1 + e^eta / size) - y eta."""
+        from scipy.special import gammaln
+
+        ways = gammaln(y + self.size) - gammaln(self.size) - gammaln(y + 1.0)
+        # Of large counts the potential is that of the mirror image, which differs by a constant.
+        mirrored = np.where(y > self.size, self.size, -y)
+        return np.asarray(ways + mirrored * math.log(self.size))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallbayes.checks import positive
 from tallbayes.families.base import Vector
@@ -84,3 +85,18 @@ class PseudoHuber(RealResponse):
     def critical_points(self, m: int) -> Vector:
         """Return the roots of the next derivative."""
         return self.delta * np.array(_CRITICAL[m], dtype=np.float64)
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the predictor plus hyperbolic noise: a normal whose variance is generalised inverse Gaussian."""
+        from scipy.stats import geninvgauss
+
+        a = self.delta**2
+        variance = geninvgauss.rvs(1.0, a, size=eta.shape[1:], random_state=rng) / a
+        noise = np.sqrt(variance) * rng.standard_normal(eta.shape[1:])
+        return np.asarray(eta[0] + self.scale * self.delta * noise)
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return minus the log of the integral, 2 scale delta e^a K_1(a) with a = delta^2."""
+        from scipy.special import k1e
+
+        return np.full(y.shape, -math.log(2.0 * self.scale * self.delta * float(k1e(self.delta**2))))

@@ -5,6 +5,9 @@ from numpy.typing import NDArray
 
 from tallbayes.families.base import Family, Vector
 
+LARGEST_MEAN = 1e15
+"""Means from which on counts are drawn from a normal: their relative error is below 1e-7 of a standard deviation."""
+
 
 class RealResponse(Family):
     """Real responses around the predictor, with outliers perhaps, on a known scale."""
@@ -23,6 +26,10 @@ class RealResponse(Family):
     def starting_predictor(self, y: Vector) -> Vector:
         """Return the responses, outliers drawn in."""
         return without_outliers(y, self.scale)
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the predictor: the centre of responses, their mean where they have one, and their median."""
+        return np.asarray(eta[0])
 
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
@@ -45,6 +52,11 @@ class CountResponse(Family):
         """Return the log of the count plus a half."""
         return np.log(y + 0.5)
 
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the exponential of the predictor."""
+        with np.errstate(over="ignore"):
+            return np.exp(eta[0])
+
 
 def without_outliers(values: Vector, scale: float) -> Vector:
     """Return values, those beyond ten spreads (or scales, if larger) from the median put there."""
@@ -66,3 +78,13 @@ def _weighted_median(values: Vector, weights: Vector) -> float:
     half = 0.5 * passed[-1]
     low, high = np.searchsorted(passed, half, side="left"), np.searchsorted(passed, half, side="right")
     return 0.5 * float(values[min(low, values.size - 1)] + values[min(high, values.size - 1)])
+
+
+def poisson(rng: np.random.Generator, means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Poisson counts; of means beyond what NumPy draws, normal ones, which are as good there."""
+    large = means > LARGEST_MEAN
+    if not np.any(large):
+        return rng.poisson(means).astype(np.float64)
+    counts = rng.poisson(np.where(large, 0.0, means)).astype(np.float64)
+    near = np.round(means + np.sqrt(means) * rng.standard_normal(means.shape))
+    return np.where(large, near, counts)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallbayes.checks import positive
 from tallbayes.families.base import Vector
@@ -93,3 +94,12 @@ class StudentT(RealResponse):
         angles = [(j + 0.5 if odd else j) * math.pi / power for j in range(-power, power + 1)]
         inside = [a for a in angles if abs(a) < math.pi / 2 - 1e-9]
         return math.sqrt(self.df) * np.tan(np.array(inside, dtype=np.float64))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the predictor plus Student-t noise."""
+        return np.asarray(eta[0] + self.scale * rng.standard_t(self.df, eta.shape[1:]))
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return the log of the density's largest value."""
+        ratio = math.lgamma(0.5 * (self.df + 1.0)) - math.lgamma(0.5 * self.df)
+        return np.full(y.shape, ratio - 0.5 * math.log(self.df * math.pi) - math.log(self.scale))

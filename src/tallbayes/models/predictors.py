@@ -31,6 +31,10 @@ class Predictors(ABC):
     def at(self, block: Block, theta: Vector) -> Matrix:
         """Return the predictors of each row, q x rows, offsets included."""
 
+    def at_many(self, block: Block, thetas: Matrix) -> NDArray[np.float64]:
+        """Return the predictors of each row at several points, which are in lines: q x points x rows."""
+        return np.stack([self.at(block, theta) for theta in thetas], axis=1)
+
     @abstractmethod
     def moves(self, block: Block, change: Vector) -> Matrix:
         """Return how far predictors move when theta moves by ``change``, q x rows."""
@@ -60,6 +64,13 @@ class Linear(Predictors):
     def at(self, block: Block, theta: Vector) -> Matrix:
         """Return x_i . theta + offset_i."""
         return np.asarray((block.X @ theta + block.offset)[None])
+
+    def at_many(self, block: Block, thetas: Matrix) -> NDArray[np.float64]:
+        """Return x_i . theta + offset_i at each point, by one product of matrices."""
+        out = block.X @ thetas.T
+        if block.offset.size > 1 or block.offset[0] != 0.0:
+            out += block.offset[:, None]
+        return np.asarray(out.T[None])  # the draws of a row are beside each other in memory
 
     def moves(self, block: Block, change: Vector) -> Matrix:
         """Return x_i . change."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,14 @@ from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.responses import robust_spread, without_outliers
+from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
+from tallbayes.models.new_rows import new_rows
 from tallbayes.models.predictors import Linear
 from tallbayes.models.products import weighted_gram
+from tallbayes.models.stored import store
 from tallbayes.models.subsamples import FEW_ROWS, START_ROWS, subsample_sizes
+from tallbayes.models.variables import LEVELS, Setting, Variable, known
 from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
 from tallbayes.sources.arrays import (
     ArraySource,
@@ -181,6 +186,79 @@ class Regression(Model):
                 f"{self.family} has no global bound of order {m - 1}: its derivative of order {m} is "
                 "unbounded. Use bound=tb.bounds.Local()."
             )
+
+    # -- predictions --
+
+    @cached_property
+    def variables(self) -> dict[str, Variable]:
+        """What is known of each column: mean, standard deviation, quantiles, and its values if there are two."""
+        size = min(self.n, START_ROWS)
+        quantiles = np.quantile(np.asarray(self.source.subsample(size).X, dtype=np.float64), LEVELS, axis=0)
+        return {
+            name: Variable(**about, quantiles=dict(zip(LEVELS, quantiles[:, j].tolist(), strict=True)))
+            for j, (name, about) in enumerate(self._facts().items())
+        }
+
+    def rows_of(
+        self,
+        new_data: Any = None,
+        *,
+        offset: ArrayLike | None = None,
+        setting: Setting | None = None,
+        beside: Sequence[str] = (),
+    ) -> Source:
+        """Return rows to predict: the model's own, or new ones, with some columns set to other values.
+
+        Parameters
+        ----------
+        new_data : array_like or Source or None
+            An array with the model's columns, a frame that has them by name, or a source; None for the model's own
+            rows.
+        offset : array_like or None
+            Known part of each row's predictor, for new rows; needed if the model has one.
+        setting : mapping or None
+            What to put in the place of columns: a value for all rows, one for each, or a `Shift`.
+        beside : sequence of str
+            Columns whose values, before they are set, stand beside the response: as further columns of a block's
+            responses (of a factor, the numbers of its levels).
+
+        Returns
+        -------
+        Source
+            The rows; responses are zero if there are none.
+        """
+        if new_data is None:
+            if offset is not None:
+                raise InputError("offset: an offset was given without new_data; the model's own rows have theirs.")
+            source = self.source
+        else:
+            source = new_rows(new_data, self.names, offset, self.has_offset)
+        for name in [*(setting or {}), *beside]:
+            known(self.names, name, "setting" if setting and name in setting else "by")
+        return AlteredSource(source, setting or {}, beside) if setting or beside else source
+
+    @cached_property
+    def has_offset(self) -> bool:
+        """Whether rows have an offset, by the first block."""
+        offset = next(iter(self.source.blocks())).offset
+        return bool(np.any(offset != 0.0))
+
+    def to_json(self) -> str:
+        """Return what predictions of new rows need of the model, without its data."""
+        return store(self.family, self.names, self.has_offset, self._facts())
+
+    def _facts(self) -> dict[str, dict[str, Any]]:
+        """Return what the profile tells of each column."""
+        low, high = self.profile.values
+        return {
+            name: {
+                "kind": "numeric",
+                "levels": (float(low[j]), float(high[j])) if low[j] < high[j] else (),
+                "mean": float(self.profile.mean[j]),
+                "sd": float(self.profile.sd[j]),
+            }
+            for j, name in enumerate(self.names)
+        }
 
     def __repr__(self) -> str:
         """Describe the model in a line."""

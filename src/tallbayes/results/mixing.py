@@ -5,12 +5,13 @@ computed here because importing arviz-stats takes longer than most runs do, and 
 draws.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.sources.threads import one_blas_thread
+from tallbayes.sources.threads import available_threads, one_blas_thread, pool
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -23,6 +24,8 @@ SHORTEST = 4
 """Draws of a chain below which arviz-stats says nothing."""
 LAGS = 16
 """Lags that are tried first: after so many, the correlation of chains that mix well is gone."""
+SHARED = 2**18
+"""Numbers from which on coefficients are shared between threads."""
 TOGETHER = 2**16
 """Numbers that are transformed at once."""
 
@@ -67,11 +70,39 @@ def mixing_of(draws: NDArray[np.float64], most: int = MOST) -> Mixing:
     found = np.full((4, d), np.nan)
     if seen.shape[1] >= SHORTEST:
         scores = _normal_scores(2 * chains * (seen.shape[1] // 2))
-        with one_blas_thread():  # products of so few numbers gain nothing from more
-            for j in range(d):
-                found[:, j] = _of_one(np.ascontiguousarray(seen[:, :, j]), scores)
+        found[:] = np.transpose(
+            for_each(lambda j: _of_one(np.ascontiguousarray(seen[:, :, j]), scores), d, seen.size)
+        )
     bulk, tail, r_hat, within = found
     return Mixing(bulk, tail, r_hat, within, every, seen.shape[1])
+
+
+def for_each(function: Callable[[int], Any], d: int, numbers: int) -> list[Any]:
+    """Return what a function says of each of d coefficients; in threads, if there are numbers enough to share."""
+    with one_blas_thread():  # products of so few numbers gain nothing from more
+        workers = available_threads() if numbers > SHARED else 1
+        return list(pool(workers).map(function, range(d)) if workers > 1 else map(function, range(d)))
+
+
+def mean_error(draws: NDArray[np.float64]) -> float:
+    """Return the Monte Carlo standard error of the mean of one coefficient, as arviz-stats does.
+
+    Parameters
+    ----------
+    draws : array
+        Chains x draws.
+
+    Returns
+    -------
+    float
+        NaN for fewer than four draws.
+    """
+    half = draws.shape[1] // 2
+    if draws.shape[1] < SHORTEST:
+        return float("nan")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        effective, _ = _ess(np.concatenate((draws[:, :half], draws[:, -half:])))
+        return float(draws.std(ddof=1) / np.sqrt(effective))
 
 
 def _of_one(x: Matrix, scores: Vector) -> tuple[float, float, float, float]:

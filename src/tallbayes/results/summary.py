@@ -1,24 +1,38 @@
 """A table of the posterior: moments, quantiles, and how far to trust them."""
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tallbayes.checks import is_number
 from tallbayes.errors import InputError
 from tallbayes.results.diagnostics import judged
-from tallbayes.results.mixing import TAILS
+from tallbayes.results.draws import named_draws
+from tallbayes.results.mixing import for_each, mean_error, mixing_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from xarray import DataTree
 
+RANKED = 1_000_000
+"""Draws of a parameter that are ranked for effective draws and R-hat: of more, every so many."""
 
-def summary(tree: "DataTree", probs: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd.DataFrame":
-    """Summarise each coefficient.
 
-    Effective sample sizes, R-hat and Monte Carlo standard errors are arviz-stats'. The last column says whether the
-    draws of a coefficient can be trusted, and if not, why; ``attrs["trust"]`` of the table says it in sentences.
+def summary(
+    tree: "DataTree",
+    probs: Sequence[float] = (0.05, 0.5, 0.95),
+    *,
+    exponentiate: bool = False,
+) -> "pd.DataFrame":
+    """Summarise each parameter.
+
+    Effective sample sizes, R-hat and Monte Carlo standard errors are arviz-stats'; with more than a million draws,
+    effective draws and R-hat are those of every second, third, ... draw, so that true effective sample sizes are at
+    least those shown. The last column says whether the draws of a parameter can be trusted, and if not, why; printed,
+    the table is followed by sentences that say so, which are also its ``attrs["trust"]``.
 
     Parameters
     ----------
@@ -26,30 +40,66 @@ def summary(tree: "DataTree", probs: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd
         A result of `tallbayes.sample`, or any tree with ``posterior["beta"]``.
     probs : sequence of float
         Quantiles to show.
+    exponentiate : bool
+        Whether to show exp(coefficient): odds ratios of a logistic regression, rate ratios of one with a log link.
 
     Returns
     -------
     pandas.DataFrame
-        One row for each coefficient.
+        One row for each parameter.
     """
-    import arviz_stats  # noqa: F401  registers the .azstats accessor
-    import pandas as pd
+    from tallbayes.results.frame import SummaryFrame
 
-    if any(not 0.0 < p < 1.0 for p in probs):
-        raise InputError(f"summary: probs={tuple(probs)!r} must lie strictly between 0 and 1.")
-    try:
-        beta = tree["posterior"]["beta"]
-    except (KeyError, IndexError, TypeError):
-        raise InputError("summary: the tree has no posterior['beta']; give a result of tb.sample.") from None
-    over = ["chain", "draw"]
-    columns = {"mean": beta.mean(over), "sd": beta.std(over, ddof=1)}
-    for p in probs:
-        columns[f"{100 * p:g}%"] = beta.quantile(p, over)
-    columns["mcse_mean"] = beta.azstats.mcse(method="mean")
-    columns["ess_bulk"] = beta.azstats.ess(method="bulk")
-    columns["ess_tail"] = beta.azstats.ess(method="tail", prob=TAILS)
-    columns["r_hat"] = beta.azstats.rhat()
-    names = [str(name) for name in np.asarray(beta["coefficient"])]
-    table = pd.DataFrame({title: values.values for title, values in columns.items()}, index=names)
+    probs = checked_probs("summary", probs)
+    names, draws = named_draws(tree, "summary")
+    coefficients = tree["posterior"]["beta"].sizes["coefficient"]
+
+    def of_one(j: int) -> list[float]:
+        values = np.ascontiguousarray(draws[:, :, j])
+        if exponentiate and j < coefficients:
+            with np.errstate(over="ignore"):
+                values = np.exp(values)
+        return _moments(values, probs)
+
+    titles = ["mean", "sd", *(title(p) for p in probs), "mcse_mean"]
+    moments = np.array(for_each(of_one, len(names), draws.size)).reshape(len(names), len(titles))
+    mixing = mixing_of(draws, most=RANKED * len(names))
+    table = SummaryFrame(dict(zip(titles, moments.T, strict=True)), index=names)
+    table["ess_bulk"], table["ess_tail"], table["r_hat"] = mixing.ess_bulk, mixing.ess_tail, mixing.r_hat
     table.attrs["trust"], table["trust"] = judged(tree)
     return table
+
+
+def checked_probs(owner: str, probs: Sequence[float]) -> tuple[float, ...]:
+    """Return the probabilities of quantiles, or raise if one is not between 0 and 1.
+
+    Parameters
+    ----------
+    owner : str
+        What an error message begins with.
+    probs : sequence of float
+        The probabilities.
+
+    Returns
+    -------
+    tuple of float
+        The same.
+    """
+    given = tuple(probs) if isinstance(probs, Sequence | np.ndarray) and not isinstance(probs, str) else (probs,)
+    if not all(is_number(p) and 0.0 < p < 1.0 for p in given):
+        raise InputError(f"{owner}: probs={probs!r} must lie strictly between 0 and 1, as numbers.")
+    if len(set(map(title, given))) < len(given):
+        raise InputError(f"{owner}: probs={probs!r} has a probability twice.")
+    return tuple(float(p) for p in given)
+
+
+def title(p: float) -> str:
+    """Return what the column of a quantile is called: "2.5%"."""
+    return f"{100 * p:g}%"
+
+
+def _moments(values: NDArray[np.float64], probs: tuple[float, ...]) -> list[float]:
+    """Return mean, standard deviation, quantiles and the Monte Carlo error of the mean."""
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # one draw has no standard deviation: NaN says so
+        return [values.mean(), values.std(ddof=1), *np.quantile(values, probs), mean_error(values)]

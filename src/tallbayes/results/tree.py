@@ -85,6 +85,8 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
         "plan": json.dumps({key: _plain(value) for key, value in plan.items()}),
         "versions": json.dumps(_versions()),
     }
+    if hasattr(model, "to_json"):  # what predictions of new data need, after the result was saved and loaded
+        about["model"] = model.to_json()
     return xr.DataTree.from_dict(
         {
             "/": xr.Dataset(attrs=about),

@@ -3,9 +3,12 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.results.diagnostics import judged
+from tallbayes.results.draws import coefficient_draws
+from tallbayes.results.mixing import for_each, mean_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,21 +44,22 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
     from scipy.special import ndtri
 
     try:
-        beta, laplace = tree["posterior"]["beta"], tree["laplace"]
+        laplace = tree["laplace"]
+        centre = np.asarray(laplace["mode"])
+        sd = np.sqrt(np.diag(np.asarray(laplace["covariance"])))
     except (KeyError, IndexError, TypeError):
         raise InputError("laplace_check: the tree has no laplace group; give a result of tb.sample.") from None
-    names = [str(name) for name in np.asarray(beta["coefficient"])]
-    draws = np.asarray(beta).reshape(-1, len(names))
-    centre = np.asarray(laplace["mode"])
-    sd = np.sqrt(np.diag(np.asarray(laplace["covariance"])))
-    low, high = ((np.quantile(draws, p, axis=0) - centre) / sd - ndtri(p) for p in TAILS)
+    names, draws = coefficient_draws(tree, "laplace_check")
+    moments = np.array(for_each(lambda j: _moments(np.ascontiguousarray(draws[:, :, j])), len(names), draws.size)).T
+    mean, spread, error = moments[:3]
+    low, high = ((ends - centre) / sd - ndtri(p) for ends, p in zip(moments[3:], TAILS, strict=True))
     table = pd.DataFrame(
         {
-            "mean_shift": (draws.mean(axis=0) - centre) / sd,
-            "sd_ratio": draws.std(axis=0, ddof=1) / sd,
+            "mean_shift": (mean - centre) / sd,
+            "sd_ratio": spread / sd,
             "shift_2.5%": low,
             "shift_97.5%": high,
-            "mcse": _mcse(tree) / sd,
+            "mcse": error / sd,
         },
         index=names,
     )
@@ -106,7 +110,7 @@ def verdict(tree: "DataTree") -> str:
     return f"{judgement}; furthest off was {numbers}. {about_draws}"
 
 
-def _mcse(tree: "DataTree") -> "np.ndarray":
-    import arviz_stats  # noqa: F401  registers the .azstats accessor
-
-    return np.asarray(tree["posterior"]["beta"].azstats.mcse(method="mean"))
+def _moments(draws: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return mean, standard deviation, Monte Carlo error and the ends of the 95 % interval of a coefficient."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return draws.mean(), draws.std(ddof=1), mean_error(draws), *np.quantile(draws, TAILS)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tallbayes.cli.fitting import explain, fit
+from tallbayes.cli.results import diagnose, predict, summary
 from tallbayes.errors import TallbayesError
 
 app = typer.Typer(
@@ -28,7 +30,19 @@ def _commands(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Exact Bayesian posteriors of models with very many rows."""
+    """Exact Bayesian posteriors of models with very many rows.
+
+    Fit a regression to a Parquet or CSV file, look at the result, predict from it:
+
+    tallbayes fit trips.parquet "late ~ bs(hour, df=5) + C(month) + origin" --family bernoulli --out run.nc
+    """
+
+
+app.command()(fit)
+app.command()(explain)
+app.command()(summary)
+app.command()(diagnose)
+app.command()(predict)
 
 
 @app.command()

@@ -1,0 +1,170 @@
+"""Commands that take data and a formula: fit, explain."""
+
+import json
+import sys
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tallbayes.cli.options import family_of, free_path, known_families, plain, prior_of
+from tallbayes.errors import InputError
+
+Data = Annotated[
+    str, typer.Argument(help="A Parquet file, a folder or pattern of them ('trips/*.parquet'), or a CSV file.")
+]
+FormulaText = Annotated[str, typer.Argument(help="Such as 'late ~ bs(hour, df=5) + C(month) + origin'.")]
+FamilyText = Annotated[
+    str,
+    typer.Option(
+        help=f"Likelihood, with its parameters if need be: 'student_t(df=4, scale=10)', 'bernoulli(link=probit)'. "
+        f"One of {', '.join(known_families())}."
+    ),
+]
+PriorTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Prior of all coefficients, 'normal(0, 2.5)', or of some, by coefficient, term or beginning of a name: "
+        "'C(month)=normal(0, 1)', 'bs(hour*=normal(0, 5)'; may be given several times.",
+        show_default="weakly informative",
+    ),
+]
+Offset = Annotated[str | None, typer.Option(help="Offset: a column, or an expression such as 'log(exposure)'.")]
+Weights = Annotated[str | None, typer.Option(help="Frequency weights: a column.")]
+ScaleFormula = Annotated[str | None, typer.Option(help="Formula of the log scale, such as '~ hour'.")]
+Missing = Annotated[str, typer.Option(help="Rows in which a value is missing: 'error' or 'drop'.")]
+Draws = Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")]
+Chains = Annotated[int, typer.Option(min=1, help="Number of chains.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use.", show_default="every core")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing on standard error but errors.")]
+
+
+def fit(
+    data: Data,
+    formula: FormulaText,
+    family: FamilyText = "bernoulli",
+    prior: PriorTexts = None,
+    offset: Offset = None,
+    weights: Weights = None,
+    scale_formula: ScaleFormula = None,
+    missing: Missing = "error",
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run.", show_default="a fresh one")] = None,
+    threads: Threads = None,
+    out: Annotated[Path | None, typer.Option(help="File for the result: .nc, or .zarr.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw from the posterior of a regression, print its summary, and keep the result in a file.
+
+    Model and progress are told on standard error, the summary on standard output.
+
+    tallbayes fit trips.parquet "late ~ bs(hour, df=5) + C(month) + origin" --family bernoulli --out run.nc
+    """
+    from tallbayes.api import sample
+    from tallbayes.results.files import save
+    from tallbayes.results.summary import summary
+
+    free_path(out, overwrite)
+    model = _model(data, formula, family, prior, offset, weights, scale_formula, missing)
+    _tell(repr(model), quiet)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        tree = sample(
+            model,
+            draws=draws,
+            chains=chains,
+            seed=seed,
+            threads=threads,
+            progress=False if quiet else None,
+        )
+    for warning in said:
+        _tell(f"tallbayes: {warning.message}", quiet)
+    table = summary(tree)
+    if out is not None:
+        save(tree, out, overwrite=overwrite)
+        _tell(f"tallbayes: the result is in {out}", quiet)
+    typer.echo(_as_json(model, tree, table, out) if as_json else _as_text(model, tree, table))
+
+
+def explain(
+    data: Data,
+    formula: FormulaText,
+    family: FamilyText = "bernoulli",
+    prior: PriorTexts = None,
+    offset: Offset = None,
+    weights: Weights = None,
+    scale_formula: ScaleFormula = None,
+    missing: Missing = "error",
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    threads: Threads = None,
+    as_json: AsJson = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also what else was considered.")] = False,
+) -> None:
+    """Say what `fit` with the same arguments would take and give: time, memory, effective draws, and how."""
+    from tallbayes.api import explain as explained
+
+    model = _model(data, formula, family, prior, offset, weights, scale_formula, missing)
+    found = explained(model, draws=draws, chains=chains, threads=threads, verbose=verbose)
+    typer.echo(json.dumps(plain(asdict(found)), indent=2) if as_json else f"{model!r}\n\n{found}")
+
+
+def _model(
+    data: str,
+    formula: str,
+    family: str,
+    prior: list[str] | None,
+    offset: str | None,
+    weights: str | None,
+    scale_formula: str | None,
+    missing: str,
+) -> Any:
+    from tallbayes.formulas import glm
+
+    if missing not in {"error", "drop"}:
+        raise InputError(f"--missing: {missing!r} was given; expected error or drop.")
+    return glm(
+        formula,
+        data,
+        family_of(family),
+        prior_of(prior or []),
+        scale_formula=scale_formula,
+        offset=offset,
+        weights=weights,
+        missing=missing,
+    )
+
+
+def _as_json(model: Any, tree: Any, table: Any, out: Path | None) -> str:
+    about = {
+        "formula": model.formula,
+        "rows": model.n,
+        "out": None if out is None else str(out),
+        "setup_seconds": tree.attrs["setup_seconds"],
+        "sampling_seconds": tree.attrs["sampling_seconds"],
+        "rows_touched": int(tree["sample_stats"]["rows_touched"].sum()),
+        "seed": tree.attrs["seed"],
+        "notes": list(model.notes),
+        "trust": table.attrs["trust"],
+        "summary": table.to_dict(orient="index"),
+    }
+    return json.dumps(plain(about), indent=2)
+
+
+def _as_text(model: Any, tree: Any, table: Any) -> str:
+    touched = tree["sample_stats"]["rows_touched"]
+    return (
+        f"{table}\n\nset-up {tree.attrs['setup_seconds']:.1f} s, sampling {tree.attrs['sampling_seconds']:.1f} s; "
+        f"{int(touched.sum()):,} rows touched for {touched.size:,} draws, of {model.n:,} rows"
+    )
+
+
+def _tell(text: str, quiet: bool) -> None:
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,172 @@
+"""From a formula and a table to a recipe: one pass over the columns that it needs, and what is learned there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import InputError
+from tallbayes.families import Family
+from tallbayes.formulas.columns import LABELS, Labels, Value, kind_of
+from tallbayes.formulas.design import Design, Factor, coded
+from tallbayes.formulas.expressions import Categories, Expression, Several, States, evaluate
+from tallbayes.formulas.formula import Formula, unique
+from tallbayes.formulas.recipe import Recipe
+from tallbayes.formulas.response import is_labelled, response_of
+from tallbayes.formulas.survey import Survey, refuse_missing, survey
+from tallbayes.models.variables import LEVELS, Variable
+
+MOST_DESCRIBED = 2**16
+"""Rows from which the quantiles of a variable are taken, which only describe it."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A recipe, the pass it was learned from, and what is to be said about both."""
+
+    recipe: Recipe
+    survey: Survey
+    notes: tuple[str, ...]
+
+
+def needed_columns(formula: Formula, offsets: Sequence[Expression], weights: Expression | None) -> tuple[str, ...]:
+    """Return the columns that fitting needs, each once."""
+    response = formula.response.columns if formula.response is not None else ()
+    others = [name for part in (*offsets, *([weights] if weights else [])) for name in part.columns]
+    return unique([*response, *formula.columns, *others])
+
+
+def learn(
+    formula: Formula,
+    table: Any,
+    family: Family,
+    *,
+    offsets: Sequence[Expression] = (),
+    weights: Expression | None = None,
+    missing: str = "error",
+) -> Learned:
+    """Learn levels, knots and means from a table.
+
+    Parameters
+    ----------
+    formula : Formula
+        The formula.
+    table : Table
+        With ``n``, ``schema`` and ``batches(columns)``.
+    family : Family
+        The likelihood.
+    offsets : sequence of Expression
+        Offsets beside those in the formula.
+    weights : Expression or None
+        Frequency weights.
+    missing : str
+        "error" or "drop": what becomes of rows in which something is missing.
+
+    Returns
+    -------
+    Learned
+        The recipe.
+    """
+    response = formula.response
+    assert response is not None
+    columns = needed_columns(formula, offsets, weights)
+    kinds = _kinds(table, columns)
+    categorical = {text: e for text, e in formula.factors.items() if _is_categorical(e, kinds)}
+    if is_labelled(response, kinds):
+        categorical[response.text] = response
+    found = survey(table, columns, categorical)
+    refuse_missing(found, missing)
+    states: States = {}
+    samples = {text: _sample(e, found, states) for text, e in formula.factors.items()}
+    factors = {text: _factor(e, samples[text], found) for text, e in formula.factors.items()}
+    design = coded(formula.terms, factors, samples, states)
+    if not design.names:
+        raise InputError(f"formula: {formula.text!r} gives no column, so there is nothing to estimate.")
+    levels = _levels(response, _sample(response, found, {}), found) if response.text in found.levels else None
+    own: States = {}
+    if levels is None and response.learned:
+        _sample(response, found, own)
+    made, note = response_of(response, levels, family, own)
+    recipe = Recipe(
+        formula.text,
+        design,
+        made,
+        (*formula.offsets, *offsets),
+        weights,
+        {name: _variable(name, found, formula) for name in formula.columns},
+    )
+    return Learned(recipe, found, tuple(_notes(found, design, note)))
+
+
+def _kinds(table: Any, columns: Sequence[str]) -> dict[str, str]:
+    return {name: kind_of(table.schema.field(name).type, name) for name in columns}
+
+
+def _is_categorical(expression: Expression, kinds: dict[str, str]) -> bool:
+    if expression.call == "C":
+        if expression.learned:
+            raise InputError(
+                f"formula: {expression.text!r} takes levels from a transform that learns from all rows, such as a "
+                "spline. Make a column of it first."
+            )
+        return True
+    return expression.name is not None and kinds[expression.name] == LABELS
+
+
+def _sample(expression: Expression, found: Survey, states: States) -> Any:
+    """Return what an expression gives on the rows that were kept; transforms in it learn from them."""
+    columns: dict[str, Value] = dict(found.sample(expression.columns))
+    rows = len(next(iter(columns.values()))) if columns else 1
+    for name in expression.columns:
+        if name not in columns:  # labels: only their levels matter here
+            levels = found.ordered(name)
+            columns[name] = Labels(np.zeros(rows, dtype=np.int64), levels)
+    return evaluate(expression, columns, states)
+
+
+def _levels(expression: Expression, sample: Any, found: Survey) -> tuple[Any, ...]:
+    """Return the levels of a categorical factor: those that the formula gives, or those of the data."""
+    if isinstance(sample, Categories) and sample.levels is not None:
+        return sample.levels
+    return found.ordered(expression.text)
+
+
+def _factor(expression: Expression, sample: Any, found: Survey) -> Factor:
+    if expression.text in found.levels and isinstance(sample, Categories | Labels):
+        levels = _levels(expression, sample, found)
+        if len(levels) < 2:
+            raise InputError(
+                f"formula: {expression.text!r} has one level only, {levels[0]!r}, so its effect is not to be told "
+                "from the intercept. Leave it out."
+            )
+        return Factor(expression, levels)
+    if isinstance(sample, Several):
+        return Factor(expression, fields=tuple(sample.columns), drop=sample.drop)
+    if isinstance(sample, Labels | Categories):
+        raise InputError(f"formula: {expression.text!r} gives labels; expected numbers, or C(...) around it.")
+    return Factor(expression)
+
+
+def _variable(name: str, found: Survey, formula: Formula) -> Variable:
+    """Return what is known of a column; numbers of which the formula only ever takes levels are a factor."""
+    if found.kinds[name] == LABELS:
+        return Variable("factor", found.ordered(name))
+    users = [e for e in (*formula.factors.values(), *formula.offsets) if name in e.columns]
+    if all(e.call == "C" and e.argument(0).name == name for e in users):
+        return Variable("factor", found.ordered(users[0].text))
+    numbers = found.numbers[name]
+    kept = np.concatenate(numbers.kept)
+    two = tuple(np.unique(kept).tolist()) if np.unique(kept[:1000]).size <= 2 else ()
+    some = kept[:: max(1, kept.size // MOST_DESCRIBED)]
+    quantiles = dict(zip(LEVELS, np.quantile(some, LEVELS).tolist(), strict=True))
+    return Variable("numeric", two if len(two) == 2 else (), numbers.mean, numbers.sd, quantiles)
+
+
+def _notes(found: Survey, design: Design, response: str | None) -> list[str]:
+    notes = [] if response is None else [response]
+    if found.dropped:
+        notes.append(f"dropped, since values are missing: {found.describe_missing()}")
+    if found.every > 1 and design.states:
+        notes.append(f"knots and means of {', '.join(design.states)} are from every {found.every}th row")
+    return notes

@@ -1,0 +1,342 @@
+"""Regressions given by a formula and a table."""
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tallbayes.checks import counted
+from tallbayes.errors import InputError
+from tallbayes.families import Binomial, Family
+from tallbayes.formulas.clusters import DaskTable, rows_on_a_cluster
+from tallbayes.formulas.collapse import collapse as put_together
+from tallbayes.formulas.expressions import Expression, column, read
+from tallbayes.formulas.formula import Formula, read_formula, unique
+from tallbayes.formulas.learning import Learned, learn, needed_columns
+from tallbayes.formulas.priors import by_coefficient
+from tallbayes.formulas.recipe import OFFSET, WEIGHTS, Recipe, ToBlock
+from tallbayes.formulas.restored import KIND
+from tallbayes.formulas.rows import CompleteTable, check_setting, in_memory, new_source
+from tallbayes.formulas.survey import loaded
+from tallbayes.formulas.tables import Opened, gathered, one_batch
+from tallbayes.models.regression import Regression
+from tallbayes.models.stored import family_to_plain
+from tallbayes.models.variables import Setting, Variable
+from tallbayes.priors import CoefficientPriors, Prior
+from tallbayes.sources.arrays import numeric
+from tallbayes.sources.base import Source
+from tallbayes.sources.mapped import MappedSource
+from tallbayes.sources.tables import Table, open_table
+
+MOST_IN_MEMORY = 2**30
+"""Bytes of a design up to which that of a file is kept in memory."""
+
+MOST_LINES = 40
+"""Coefficients that a model prints, at most."""
+
+
+class FormulaRegression(Regression):
+    """A regression given by a formula; `tallbayes.glm` makes it.
+
+    Parameters
+    ----------
+    source : Source
+        Design, response, offset and weights of the rows.
+    family : Family
+        The likelihood.
+    prior : Prior or sequence of Prior or mapping or None
+        By coefficient, by term, or by the beginning of names.
+    recipe : Recipe
+        What the formula makes of a row, with levels, knots and means.
+    notes : sequence of str
+        What was decided about the data.
+    columns : tuple
+        The table that the rows are made from, and the weights of its rows if equal ones were put together.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        family: Family,
+        prior: Prior | Sequence[Prior] | Mapping[str, Prior] | None,
+        *,
+        recipe: Recipe,
+        notes: Sequence[str],
+        columns: tuple[Any, Any],
+    ) -> None:
+        super().__init__(source, None, family, by_coefficient(prior, recipe.design))
+        self.recipe, self.notes = recipe, tuple(notes)
+        self._table, self._weights = columns
+
+    @property
+    def formula(self) -> str:
+        """The formula, as it was given."""
+        return self.recipe.text
+
+    @property
+    def terms(self) -> dict[str, list[str]]:
+        """The coefficients of each term."""
+        return self.recipe.design.terms
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """What is known of each column of the data that the terms need: its levels, or where its numbers lie."""
+        return self.recipe.variables
+
+    def rows_of(
+        self,
+        new_data: Any = None,
+        *,
+        offset: ArrayLike | None = None,
+        setting: Setting | None = None,
+        beside: Sequence[str] = (),
+    ) -> Source:
+        """Return rows to predict: the model's own, or new ones, with some variables set to other values.
+
+        Parameters
+        ----------
+        new_data : frame, Arrow table, dictionary or path, or None
+            Data with the columns that the formula needs; None for the model's own rows.
+        offset : array_like or None
+            In the place of the offset of new rows.
+        setting : mapping or None
+            What to put in the place of columns of the data: a value for all rows, one for each, or a `Shift`.
+        beside : sequence of str
+            Columns whose values, before they are set, stand beside the response: as further columns of a block's
+            responses (of a factor, the numbers of its levels).
+
+        Returns
+        -------
+        Source
+            The rows; responses are zero if there are none.
+        """
+        if new_data is not None:
+            return new_source(self.recipe, new_data, offset, setting, beside)
+        if offset is not None:
+            raise InputError("offset: an offset was given without new_data; the model's own rows have theirs.")
+        check_setting(self.recipe, setting, beside)
+        if not setting and not beside:
+            return self.source
+        to_block = ToBlock(self.recipe, True, self._table.n, setting, tuple(beside), self._weights)
+        return MappedSource(self._table, to_block, self.recipe.design.names, self.recipe.fitting)
+
+    def to_json(self) -> str:
+        """Return the formula with its levels, knots and means, and the family, so that new rows can be predicted."""
+        about = {
+            "kind": KIND,
+            "family": family_to_plain(self.family),
+            "names": self.names,
+            "notes": list(self.notes),
+            "recipe": self.recipe.plain(),
+        }
+        return json.dumps(about)
+
+    def __repr__(self) -> str:
+        """Describe the model: formula, rows, what was decided about the data, coefficients and their priors."""
+        lines = [
+            f"{self.formula}",
+            f"family  {self.family!r}",
+            f"rows    {self.n:,}, {counted(self.d, 'coefficient')}",
+            *(f"note    {note}" for note in self.notes),
+            "",
+        ]
+        width = max(len(name) for name in self.names[:MOST_LINES])
+        for j, name in enumerate(self.names[:MOST_LINES]):
+            one: tuple[Any, ...] = tuple(part[j : j + 1] for part in self.coefficient_priors)
+            text = CoefficientPriors(*one).describe([name]).removeprefix(f"{name} ~ ")
+            lines.append(f"{name:{width}}  ~ {text}")
+        if self.d > MOST_LINES:
+            lines.append(f"... and {self.d - MOST_LINES} more; model.names has all of them")
+        return "\n".join(lines)
+
+
+def glm(
+    formula: str,
+    data: Any,
+    family: Family,
+    prior: Prior | Sequence[Prior] | Mapping[str, Prior] | None = None,
+    *,
+    scale_formula: str | None = None,
+    offset: str | ArrayLike | None = None,
+    weights: str | ArrayLike | None = None,
+    missing: str = "error",
+    collapse: bool = True,
+    stream: bool | None = None,
+) -> FormulaRegression:
+    """Make a regression from a formula and a table.
+
+    Levels of factors, knots of splines and means are taken from the data once and kept with the model, also in a
+    result that is saved. Levels are sorted, so that their order in the data does not matter. The model prints itself.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"late ~ bs(hour, df=5) + C(month) + distance * origin"``, as formulaic, patsy and R have them:
+        columns, ``+ - * : **``, categorical columns or ``C(...)``, ``I(...)``, functions such as ``log``, ``bs``,
+        ``cr``, ``poly``, ``scale``, ``center``, and ``offset(...)``. A response of text with two levels counts the
+        second as the event; successes out of trials are ``p(successes, trials)``. No other Python is ever run.
+    data : frame, Arrow table, dictionary or path
+        A data frame (pandas, polars or another that narwhals knows), an Arrow table or stream, a dictionary of
+        columns, or the path of a Parquet or CSV file.
+    family : Family
+        Likelihood, from `tallbayes.families`.
+    prior : Prior or sequence of Prior or mapping or None
+        As for `Regression`; keys of a dictionary are coefficients, terms (``"C(month)"``, all of its coefficients), or
+        the beginning of names with a star (``"bs(hour*"``).
+    scale_formula : str or None
+        Formula of the log scale, without a response, of families whose scale is unknown: ``"~ hour"``.
+    offset : str or array_like or None
+        Known part of each row's predictor: an expression of columns such as ``"log(exposure)"``, or numbers.
+    weights : str or array_like or None
+        Frequency weights: a column, or numbers. A row of weight 3 counts as three rows.
+    missing : str
+        What becomes of rows in which a column that is needed is missing: "error" refuses the data and says how many
+        rows miss which columns; "drop" leaves them out, and the model says so.
+    collapse : bool
+        Whether to put equal rows together into one with a weight where at most half of the rows are different. The
+        posterior is the same. Rows that are streamed are left as they are.
+    stream : bool or None
+        Whether to read rows block by block in every pass instead of keeping the design in memory. By default that is
+        done for files, data sets and queries whose design would take more than a gigabyte.
+
+    Returns
+    -------
+    FormulaRegression
+        The model, for `explain`, `sample` and predictions.
+    """
+    if not isinstance(family, Family):
+        raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
+    if missing not in {"error", "drop"}:
+        raise InputError(f"missing: {missing!r} was given; expected 'error' or 'drop'.")
+    _refuse_scale(scale_formula)
+    opened = Opened(data)
+    read = read_formula(formula, opened.columns)
+    table, offsets, weighing = _table(opened, read, offset, weights)
+    learned = learn(read, table, family, offsets=offsets, weights=weighing, missing=missing)
+    recipe, n = learned.recipe, learned.survey.kept
+    if learned.survey.dropped:
+        table = CompleteTable(table, recipe.fitting, n)
+    size = 8 * n * len(recipe.design.names)
+    if stream if stream is not None else not (opened.in_memory or size <= MOST_IN_MEMORY):
+        return _streamed(table, learned, family, prior)
+    return _in_memory(gathered(table.batches(recipe.fitting)), learned, family, prior, collapse)
+
+
+def _refuse_scale(scale_formula: str | None) -> None:
+    if scale_formula is not None and "scale_design" not in inspect.signature(Regression.__init__).parameters:
+        raise InputError(
+            f"scale_formula: {scale_formula!r} was given; a scale that depends on columns is not supported yet. Leave "
+            "it out."
+        )
+
+
+def _table(
+    opened: Opened, formula: Formula, offset: Any, weights: Any
+) -> tuple[Table, tuple[Expression, ...], Expression | None]:
+    """Return the columns that are needed, arrays given beside the data among them, and how to find those."""
+    beside: dict[str, Any] = {}
+    found: list[Expression | None] = []
+    for what, name, value in (("offset", OFFSET, offset), ("weights", WEIGHTS, weights)):
+        if value is None:
+            found.append(None)
+        elif isinstance(value, str):
+            found.append(column(value) if value in opened.columns else read(value))
+        else:
+            beside[name] = _beside(value, what, opened)
+            found.append(column(name))
+    offsets = () if found[0] is None else (found[0],)
+    names = needed_columns(formula, offsets, found[1])
+    if not beside:
+        return opened.table(names), offsets, found[1]
+    needed = [name for name in names if name not in beside]
+    whole = gathered(opened.table(needed).batches(needed))
+    for name, values in beside.items():
+        whole = _appended(whole, name, values)
+    return open_table(whole), offsets, found[1]
+
+
+def _beside(values: Any, what: str, opened: Opened) -> Any:
+    """Return numbers that were given beside the data, after a look at their index."""
+    index = getattr(values, "index", None) if hasattr(values, "iloc") else None
+    if index is not None and opened.index is not None and not index.equals(opened.index):
+        raise InputError(
+            f"{what}: its index differs from that of the data, so its rows would be taken for others. Put it into the "
+            f"data as a column, and give its name: {what}='...'."
+        )
+    return numeric(values, what)
+
+
+def _appended(table: Any, name: str, values: Any) -> Any:
+    import pyarrow as pa
+
+    what = name.strip("()")
+    if values.ndim == 0:
+        values = np.full(table.num_rows, float(values))
+    if values.shape != (table.num_rows,):
+        raise InputError(
+            f"{what}: shape {values.shape} was given; expected ({table.num_rows},), one for each row of the data."
+        )
+    return table.append_column(name, pa.array(values.astype(np.float64)))
+
+
+def _streamed(table: Table, learned: Learned, family: Family, prior: Any) -> FormulaRegression:
+    """Return a model whose rows are read block by block, on a cluster where they are there."""
+    recipe = learned.recipe
+    family = _with_trials(family, recipe, table)
+    to_block, names, columns = ToBlock(recipe, n=table.n), recipe.design.names, recipe.fitting
+    whole = table.table if isinstance(table, CompleteTable) else table
+    source: Source
+    if isinstance(whole, DaskTable):
+        source = rows_on_a_cluster(whole, to_block, names, columns)
+    else:
+        source = MappedSource(table, to_block, names, columns)
+    notes = [*learned.notes, "rows are read block by block in every pass"]
+    return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(table, None))
+
+
+def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, together: bool) -> FormulaRegression:
+    """Return a model whose design is in memory, equal rows put together where that pays."""
+    recipe, notes, n = learned.recipe, list(learned.notes), table.num_rows
+    columns, weights = recipe.fitting, None
+    for_each_row = isinstance(family, Binomial) and np.ndim(family.trials) == 1
+    if together and not for_each_row:
+        keys = unique([*recipe.predicting, *recipe.offset_columns])
+        found = put_together(table, keys, _responses(table, recipe), _weights(table, recipe))
+        if found is not None:
+            table, weights = found
+            notes.append(f"{n:,} rows put together into {table.num_rows:,} different ones with weights")
+    held = open_table(table)
+    family = _with_trials(family, recipe, held)
+    to_block = ToBlock(recipe, n=held.n, weights=weights)
+    source = in_memory(held, to_block, recipe.design.names, columns)
+    if not np.any(source.weight):
+        raise InputError("weights: every row has weight 0, so the data say nothing.")
+    return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(held, weights))
+
+
+def _with_trials(family: Family, recipe: Recipe, table: Table) -> Family:
+    """Return the family with the trials of each row, if the formula has them."""
+    if recipe.response.trials is None:
+        return family
+    assert isinstance(family, Binomial)
+    batches = table.batches(recipe.response.expression.columns)
+    return replace(family, trials=np.concatenate([recipe.response.trials_of(loaded(batch)) for batch in batches]))
+
+
+def _responses(table: Any, recipe: Recipe) -> list[Any]:
+    """Return responses, and trials if there are any, of all rows."""
+    columns = loaded(one_batch(table.select(list(recipe.response.expression.columns))))
+    found = [recipe.response.values(columns), recipe.response.trials_of(columns)]
+    return [np.array(np.broadcast_to(each, table.num_rows)) for each in found if each is not None]
+
+
+def _weights(table: Any, recipe: Recipe) -> Any:
+    """Return the weights of all rows, None if they have none."""
+    if recipe.weights is None:
+        return None
+    found = recipe.weight(loaded(one_batch(table.select(list(recipe.weights.columns)))))
+    return np.array(np.broadcast_to(found, table.num_rows))

@@ -1,0 +1,204 @@
+"""Everything that a formula makes of a row: design, response, offset and weight; kept with the model as JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.formulas.columns import Labels, Value, codes_of
+from tallbayes.formulas.design import Design
+from tallbayes.formulas.expressions import Expression, column, evaluate, read
+from tallbayes.formulas.formula import unique
+from tallbayes.formulas.response import Response
+from tallbayes.formulas.survey import loaded
+from tallbayes.models.variables import Setting, Shift, Variable
+from tallbayes.sources.base import Block
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Vector = NDArray[np.float64]
+
+OFFSET, WEIGHTS = "(offset)", "(weights)"
+"""Names of columns that were given as arrays beside the data."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How columns of data become rows of a regression."""
+
+    text: str
+    """The formula."""
+    design: Design
+    response: Response
+    offsets: tuple[Expression, ...]
+    weights: Expression | None
+    variables: dict[str, Variable]
+    """What is known of each column that the terms need."""
+
+    @property
+    def predicting(self) -> tuple[str, ...]:
+        """Columns that the design needs."""
+        return unique([name for factor in self.design.factors.values() for name in factor.expression.columns])
+
+    @property
+    def offset_columns(self) -> tuple[str, ...]:
+        """Columns that the offset needs."""
+        return unique([name for offset in self.offsets for name in offset.columns])
+
+    @property
+    def fitting(self) -> tuple[str, ...]:
+        """Columns that fitting needs."""
+        weights = () if self.weights is None else self.weights.columns
+        return unique([*self.response.expression.columns, *self.predicting, *self.offset_columns, *weights])
+
+    def offset(self, columns: Mapping[str, Value]) -> Vector:
+        """Return the offset of some rows, or a single zero."""
+        total = np.zeros(1)
+        for offset in self.offsets:
+            total = total + _per_row(evaluate(offset, columns, {}), offset.text, "offset")
+        return total
+
+    def weight(self, columns: Mapping[str, Value]) -> Vector:
+        """Return the weights of some rows, or a single one."""
+        if self.weights is None:
+            return np.ones(1)
+        found = _per_row(evaluate(self.weights, columns, {}), self.weights.text, "weights")
+        if found.size and found.min() < 0.0:
+            raise InputError(f"weights: {self.weights.text!r} is negative in a row; expected zero or more.")
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        """Return the recipe in values that JSON has."""
+        return {
+            "formula": self.text,
+            "design": self.design.plain(),
+            "response": [self.response.expression.text, self.response.levels],
+            "offsets": [offset.text for offset in self.offsets],
+            "variables": {name: _plain_variable(about) for name, about in self.variables.items()},
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe that was made plain; weights are for fitting alone and are not kept."""
+        text, levels = plain["response"]
+        return cls(
+            plain["formula"],
+            Design.from_plain(plain["design"]),
+            Response(_expression(text), None if levels is None else tuple(levels)),
+            tuple(_expression(offset) for offset in plain["offsets"]),
+            None,
+            {name: _variable(about) for name, about in plain["variables"].items()},
+        )
+
+
+def _expression(text: str) -> Expression:
+    return column(text) if text in {OFFSET, WEIGHTS} or not _readable(text) else read(text)
+
+
+def _readable(text: str) -> bool:
+    try:
+        read(text)
+    except InputError:
+        return False
+    return True
+
+
+def _per_row(made: Any, text: str, what: str) -> Vector:
+    if isinstance(made, Labels) or not isinstance(made, np.ndarray | float | int | np.number):
+        raise InputError(f"{what}: {text!r} is not a column of numbers.")
+    found = np.array(made, dtype=np.float64, ndmin=1)
+    if not np.all(np.isfinite(found)):
+        raise InputError(f"{what}: {text!r} is {found[~np.isfinite(found)][0]} in a row; expected finite numbers.")
+    return found
+
+
+def _plain_variable(about: Variable) -> dict[str, Any]:
+    quantiles = None if about.quantiles is None else [[p, value] for p, value in about.quantiles.items()]
+    return {
+        "kind": about.kind,
+        "levels": list(about.levels),
+        "mean": about.mean,
+        "sd": about.sd,
+        "quantiles": quantiles,
+    }
+
+
+def _variable(plain: Mapping[str, Any]) -> Variable:
+    quantiles = None if plain["quantiles"] is None else {float(p): value for p, value in plain["quantiles"]}
+    return Variable(plain["kind"], tuple(plain["levels"]), plain["mean"], plain["sd"], quantiles)
+
+
+@dataclass(frozen=True)
+class ToBlock:
+    """Makes a block of the rows of a batch in which nothing is missing; can be sent elsewhere."""
+
+    recipe: Recipe
+    has_response: bool = True
+    n: int = 0
+    """Rows in all, for settings with one value for each."""
+    setting: Setting | None = None
+    beside: tuple[str, ...] = ()
+    weights: Vector | None = None
+    """Weights of all rows, where rows that are equal were put together."""
+    offset: Vector | None = None
+    """Offsets of all rows, or a single one, in the place of the recipe's."""
+
+    def __call__(self, batch: "pa.RecordBatch", first: int) -> Block:
+        """Return the block of a batch whose first row has the given number."""
+        recipe, rows = self.recipe, batch.num_rows
+        columns = loaded(batch)
+        responses = recipe.response.values(columns) if self.has_response else np.zeros(rows)
+        told = [np.broadcast_to(responses, rows), *(self._told(columns[name], name) for name in self.beside)]
+        if self.weights is not None:
+            weight = self.weights[first : first + rows]
+        else:
+            weight = recipe.weight(columns) if self.has_response else np.ones(1)
+        for name, value in (self.setting or {}).items():
+            columns[name] = self._set(value, columns[name], first, rows, name)
+        offset = recipe.offset(columns) if self.offset is None else self.offset
+        if self.offset is not None and self.offset.size > 1:
+            offset = self.offset[first : first + rows]
+        return Block(first, recipe.design.matrix(columns, rows), np.column_stack(told), weight, offset)
+
+    def of_columns(self, columns: Mapping[str, Any], first: int) -> Block:
+        """Return the block of Arrow arrays by name."""
+        import pyarrow as pa
+
+        return self(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), first)
+
+    def _told(self, value: Value, name: str) -> Vector:
+        about = self.recipe.variables[name]
+        return codes_of(value, about.levels).astype(np.float64) if about.kind == "factor" else np.asarray(value)
+
+    def _set(self, value: Any, old: Value, first: int, rows: int, name: str) -> Value:
+        """Return a column as a setting has it."""
+        if isinstance(value, Shift):
+            if isinstance(old, Labels):
+                raise InputError(f"setting: {name!r} holds labels; an amount cannot be added to it.")
+            return old + value.amount
+        one = np.ndim(value) == 0
+        if not one and np.shape(value) != (self.n,):
+            raise InputError(f"setting: {name!r} has shape {np.shape(value)}; expected one value, or {self.n:,}.")
+        if isinstance(old, Labels):
+            given = [value] if one else list(value[first : first + rows])
+            levels = tuple(dict.fromkeys(str(level) if isinstance(level, np.str_) else level for level in given))
+            place = {level: number for number, level in enumerate(levels)}
+            codes = np.zeros(rows, dtype=np.int64) if one else np.array([place[level] for level in given])
+            return Labels(codes, levels)
+        try:
+            numbers = np.asarray(value if one else value[first : first + rows], dtype=np.float64)
+        except (ValueError, TypeError):
+            raise InputError(f"setting: {name!r} is {value!r}; expected a number, or one for each row.") from None
+        return np.array(np.broadcast_to(numbers, rows))
+
+
+def needed(recipe: Recipe, available: Sequence[str], *, offset_given: bool) -> tuple[list[str], bool]:
+    """Return the columns that new rows must have, and whether they have a response too."""
+    columns = [*recipe.predicting, *(() if offset_given else recipe.offset_columns)]
+    response = recipe.response.expression.columns
+    has_response = all(name in available for name in response) and recipe.response.trials is None
+    return list(unique([*columns, *(response if has_response else ())])), has_response

@@ -1,0 +1,90 @@
+"""A formula without its data: what a saved result keeps, so that new rows can be predicted from it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from tallbayes.errors import InputError
+from tallbayes.families import Family
+from tallbayes.formulas.recipe import Recipe
+from tallbayes.formulas.rows import new_source
+from tallbayes.models.predictors import Predictors
+from tallbayes.models.stored import StoredRegression, family_from_plain
+from tallbayes.models.variables import Setting, Variable
+from tallbayes.sources.base import Source
+
+KIND = "formula"
+"""What a model of this kind is called in a result."""
+
+
+@dataclass(frozen=True)
+class RestoredFormula:
+    """A regression by formula that can predict new rows, and nothing else."""
+
+    family: Family
+    names: list[str]
+    recipe: Recipe
+    notes: tuple[str, ...]
+
+    @property
+    def formula(self) -> str:
+        """The formula."""
+        return self.recipe.text
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """What is known of each column that the terms need."""
+        return self.recipe.variables
+
+    @property
+    def predictors(self) -> Predictors:
+        """How parameters become predictors."""
+        return StoredRegression(self.family, self.names, False, self.variables).predictors
+
+    def rows_of(
+        self,
+        new_data: Any = None,
+        *,
+        offset: ArrayLike | None = None,
+        setting: Setting | None = None,
+        beside: Sequence[str] = (),
+    ) -> Source:
+        """Return new rows, as the model's own `rows_of` does."""
+        if new_data is None:
+            raise InputError(
+                "new_data: None was given, and the result has the formula without its data. Give the model, or rows to "
+                "predict as new_data=..."
+            )
+        return new_source(self.recipe, new_data, offset, setting, beside)
+
+
+def restore(text: str) -> RestoredFormula:
+    """Return the regression that a result keeps.
+
+    Nothing in it is run: expressions are read and checked as those of a new formula are.
+
+    Parameters
+    ----------
+    text : str
+        What `FormulaRegression.to_json` gave, as in ``tree.attrs["model"]``.
+
+    Returns
+    -------
+    RestoredFormula
+        What predictions of new rows need.
+    """
+    try:
+        about = json.loads(text)
+        if about["kind"] != KIND:
+            raise InputError(f"model: the result keeps a {about['kind']!r}; expected a formula.")
+        recipe = Recipe.from_plain(about["recipe"])
+        return RestoredFormula(
+            family_from_plain(about["family"]), list(about["names"]), recipe, tuple(about["notes"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"model: what the result keeps of its formula cannot be read ({error!r}).") from None

@@ -1,0 +1,62 @@
+"""What a user may ask about: the variables of a model, and how they may be set for predictions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError
+
+LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+"""Quantiles of a numeric variable that are kept."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What is known of a variable."""
+
+    kind: str
+    """"numeric" or "factor"."""
+    levels: tuple[Any, ...] = ()
+    """Levels of a factor, the reference first; the values of a numeric variable that has only two."""
+    mean: float | None = None
+    sd: float | None = None
+    quantiles: Mapping[float, float] | None = None
+    """By probability, those of `LEVELS`."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A setting of a numeric variable: its own value in each row, plus an amount."""
+
+    amount: float
+
+
+Setting = Mapping[str, "float | str | bool | Shift | NDArray[Any]"]
+"""What is put in the place of variables: one value for all rows, one for each, or a `Shift`."""
+
+
+def known(names: Mapping[str, Any] | list[str], name: str, owner: str) -> None:
+    """Raise, naming those there are, unless a variable is known."""
+    if name not in names:
+        every = ", ".join(repr(each) for each in list(names)[:20])
+        more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+        raise InputError(f"{owner}: {name!r} is not a variable of the model; it has {every}{more}.")
+
+
+def column_values(value: Any, old: NDArray[Any], rows: slice, n: int, name: str) -> NDArray[np.float64]:
+    """Return a numeric variable's values in some rows of a block, as a setting has them."""
+    if isinstance(value, Shift):
+        return np.asarray(old, dtype=np.float64) + value.amount
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise InputError(f"setting: {name!r} is {value!r}; expected a number, or one for each row.") from None
+    if array.ndim > 1 or (array.ndim == 1 and array.size != n) or not np.all(np.isfinite(array)):
+        raise InputError(
+            f"setting: {name!r} has shape {array.shape}, or a value that is not finite; expected a finite number, or "
+            f"one for each of {n:,} rows."
+        )
+    return np.broadcast_to(array if array.ndim == 0 else array[rows], old.shape)

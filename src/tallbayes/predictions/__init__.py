@@ -1,0 +1,1 @@
+"""Predictions from draws, block by block: expectations, contrasts, slopes, cross-validation."""

@@ -1,0 +1,637 @@
+"""Formulas: the design they make, what is kept of it, and that no order, kind of data or file changes it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from formulaic import model_matrix
+
+import tallbayes as tb
+from tallbayes.errors import InputError
+from tallbayes.formulas import restore
+from tallbayes.formulas import survey as surveys
+from tallbayes.formulas.columns import codes_of, load
+from tallbayes.models.variables import Shift
+
+BERNOULLI = tb.families.Bernoulli()
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(3)
+    n = 400
+    return pd.DataFrame(
+        {
+            "y": (rng.random(n) < 0.4).astype(int),
+            "x": rng.standard_normal(n),
+            "z": rng.random(n) + 1.0,
+            "g": rng.choice(["c", "a", "b"], n),
+            "h": rng.choice(["u", "v"], n),
+            "m": rng.integers(1, 5, n),
+            "flag": rng.random(n) < 0.3,
+            "my col": rng.standard_normal(n),
+        }
+    )
+
+
+def matrix(model):
+    return np.asarray(model.source.X)
+
+
+def whole(source):
+    """Return all rows of a source: design, responses, weights, offsets."""
+    blocks = list(source.blocks())
+    parts = [np.concatenate([np.asarray(block[k]) for block in blocks]) for k in (1, 2)]
+    for name in ("weight", "offset"):
+        parts.append(np.concatenate([np.broadcast_to(getattr(b, name), b.count) for b in blocks]))
+    return parts
+
+
+FORMULAS = [
+    "y ~ x + g",
+    "y ~ 0 + g + h",
+    "y ~ g * h * x",
+    "y ~ g:h - 1",
+    "y ~ x:g + h",
+    "y ~ bs(x, df=5) * g",
+    "y ~ bs(x, df=6, include_intercept=True) - 1",
+    "y ~ cr(x, df=4) + poly(z, 2) + cc(x, df=3)",
+    "y ~ cs(x, df=5, constraints='center')",
+    "y ~ scale(x) + center(z):h + standardize(z)",
+    "y ~ bs(scale(x), df=4)",
+    "y ~ C(m) + C(m, Sum):x",
+    "y ~ C(g, contr.treatment(base='b')) * C(m, Helmert)",
+    "y ~ C(g, Treatment('c')) + C(m, contr.poly) + C(h, Diff)",
+    "y ~ C(m, levels=[4, 3, 2, 1])",
+    "y ~ log(z) + I(x**2) + {x * z} + np.sqrt(z) + exp(x)",
+    "y ~ flag + x:flag",
+    "y ~ 2:x + g:h:x",
+    "y ~ `my col` + abs(`my col`)",
+    "y ~ (x + z + g)**2 - x:z",
+    "y ~ 1",
+]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_design_is_that_of_formulaic(frame, formula):
+    """formulaic evaluates the whole formula by itself here; we take codings and transforms from it, not columns."""
+    model = tb.glm(formula, frame, BERNOULLI, collapse=False)
+    expected = model_matrix(formula.split("~")[1], frame.rename(columns={}))
+    assert model.names == list(expected.columns)
+    np.testing.assert_allclose(matrix(model), expected.to_numpy(dtype=float), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_what_is_kept_makes_the_same_rows_again(frame, formula):
+    model = tb.glm(formula, frame, BERNOULLI, collapse=False)
+    kept = restore(json.dumps(json.loads(model.to_json())))
+    few = frame.iloc[[5, 17, 300]]  # too few to learn anything from
+    X, y, *_ = whole(kept.rows_of(few))
+    assert np.array_equal(X, matrix(model)[[5, 17, 300]])
+    assert np.array_equal(y[:, 0], frame["y"].to_numpy()[[5, 17, 300]])
+    assert kept.names == model.names
+    assert kept.variables == model.variables
+    assert kept.formula == formula
+    assert repr(kept.family) == repr(model.family)
+
+
+def test_dot_is_all_other_columns(frame):
+    model = tb.glm("y ~ .", frame[["y", "x", "g"]], BERNOULLI)
+    assert model.names == ["Intercept", "x", "g[T.b]", "g[T.c]"]
+
+
+# -- the same from everywhere --
+
+
+def other_order(frame):
+    """Return the frame with categories in an order of their own, one of them never used."""
+    return frame.assign(g=pd.Categorical(frame["g"], categories=["b", "unused", "c", "a"], ordered=True))
+
+
+def as_csv(frame, path):
+    frame.to_csv(path / "data.csv", index=False)
+    return path / "data.csv"
+
+
+def as_tsv(frame, path):
+    frame.to_csv(path / "data.tsv.gz", index=False, sep="\t")
+    return str(path / "data.tsv.gz")
+
+
+def as_parquet(frame, path):
+    pq.write_table(pa.Table.from_pandas(frame), path / "data.parquet", row_group_size=90)
+    return str(path / "data.parquet")
+
+
+def as_folder(frame, path):
+    for part in range(4):
+        frame.iloc[100 * part : 100 * part + 100].to_parquet(path / f"{part}.parquet")
+    return path
+
+
+def as_dask(frame, path):
+    dask = pytest.importorskip("dask.dataframe")
+    return dask.from_pandas(frame, npartitions=3)
+
+
+def as_relation(frame, path):
+    duckdb = pytest.importorskip("duckdb")
+    return duckdb.read_parquet(as_parquet(frame, path))
+
+
+KINDS = {
+    "pandas, other order": lambda frame, path: other_order(frame),
+    "pandas, arrow types": lambda frame, path: frame.convert_dtypes(dtype_backend="pyarrow"),
+    "polars": lambda frame, path: pl.from_pandas(frame),
+    "polars, categorical": lambda frame, path: pl.from_pandas(frame).with_columns(pl.col("g").cast(pl.Categorical)),
+    "polars, enum": lambda frame, path: pl.from_pandas(frame).with_columns(
+        pl.col("g").cast(pl.Enum(["c", "b", "a"]))
+    ),
+    "polars, lazy": lambda frame, path: pl.from_pandas(frame).lazy(),
+    "arrow": lambda frame, path: pa.Table.from_pandas(frame),
+    "arrow, dictionary": lambda frame, path: pa.Table.from_pandas(other_order(frame)),
+    "arrow, stream": lambda frame, path: pa.Table.from_pandas(frame).to_reader(max_chunksize=70),
+    "dictionary": lambda frame, path: {name: frame[name].tolist() for name in frame},
+    "csv": as_csv,
+    "tsv": as_tsv,
+    "parquet": as_parquet,
+    "parquet, folder": as_folder,
+    "parquet, dictionary": lambda frame, path: as_parquet(other_order(frame), path),
+    "dask": as_dask,
+    "duckdb": as_relation,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("missing", [False, True])
+def test_every_kind_of_data_gives_the_same_model(frame, kind, missing, tmp_path):
+    frame = frame.drop(columns="my col")
+    if missing:
+        frame = frame.astype({"m": float})
+        frame.loc[[3, 30], "x"] = np.nan
+        frame.loc[[3, 31], "g"] = None
+        frame.loc[32, "m"] = np.nan
+    formula, how = "y ~ bs(x, df=5) + g * flag + C(m)", "drop" if missing else "error"
+    first = tb.glm(formula, frame, BERNOULLI, missing=how)
+    other = tb.glm(formula, KINDS[kind](frame, tmp_path), BERNOULLI, missing=how)
+    assert other.names == first.names
+    assert other.variables == first.variables
+    for ours, theirs in zip(whole(first.source), whole(other.source), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert first.n == (396 if missing else 400)
+    if missing:
+        assert "4 of 400 rows (column 'g' in 2, 'm' in 1, 'x' in 2)" in repr(other)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "polars, lazy", "duckdb", "arrow", "dask"])
+def test_streamed_rows_are_the_same_rows(frame, kind, tmp_path):
+    frame = frame.drop(columns="my col")
+    frame.loc[[3, 30], "x"] = np.nan
+    formula = "y ~ cr(x, df=4) * h + g + offset(log(z))"
+    kept = tb.glm(formula, frame, BERNOULLI, missing="drop", weights="m")
+    streamed = tb.glm(formula, KINDS[kind](frame, tmp_path), BERNOULLI, missing="drop", weights="m", stream=True)
+    for ours, theirs in zip(whole(kept.source), whole(streamed.source), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert "block by block" in repr(streamed)
+    assert streamed.source.passes > 0
+    np.testing.assert_allclose(kept.coefficient_priors.scale, streamed.coefficient_priors.scale, rtol=1e-12)
+
+
+def test_the_order_of_rows_changes_only_the_order_of_rows(frame):
+    """Levels, knots and equal rows put together do not depend on it."""
+    order = np.random.default_rng(0).permutation(len(frame))
+    for formula in ("y ~ bs(x, df=5) + g", "y ~ g * h + C(m)"):
+        long = pd.concat([frame] * 3, ignore_index=True) if "bs" not in formula else frame
+        order = np.random.default_rng(0).permutation(len(long))
+        first, other = tb.glm(formula, long, BERNOULLI), tb.glm(formula, long.iloc[order], BERNOULLI)
+        assert first.names == other.names
+        if first.n == len(long):
+            np.testing.assert_allclose(matrix(first)[order], matrix(other), rtol=0, atol=1e-14)
+        else:
+            for ours, theirs in zip(whole(first.source), whole(other.source), strict=True):
+                assert np.array_equal(ours, theirs)
+
+
+def test_a_sample_of_very_many_rows_has_knots_at_the_ends_of_all(frame, monkeypatch):
+    monkeypatch.setattr(surveys, "MOST_KEPT", 50)
+    model = tb.glm("y ~ bs(x, df=5) + g", frame, BERNOULLI)
+    (state,) = model.recipe.design.states.values()
+    assert (state["lower_bound"], state["upper_bound"]) == (frame["x"].min(), frame["x"].max())
+    inner = np.quantile(np.r_[frame["x"].to_numpy()[::8], frame["x"].min(), frame["x"].max()], [1 / 3, 2 / 3])
+    np.testing.assert_allclose(state["knots"][4:6], inner)
+    assert "from every 8th row" in repr(model)
+
+
+# -- responses, offsets, weights --
+
+
+def test_a_response_of_two_levels_says_which_is_the_event(frame):
+    text = frame.assign(y=np.where(frame["y"] == 1, "yes", "no"))
+    model = tb.glm("y ~ x", text, BERNOULLI)
+    assert np.array_equal(model.source.responses[:, 0], frame["y"])
+    assert "the event is 'yes', against 'no'" in repr(model)
+    turned = tb.glm("C(y, levels=['yes', 'no']) ~ x", text, BERNOULLI)
+    assert np.array_equal(turned.source.responses[:, 0], 1 - frame["y"])
+    chosen = tb.glm("{y == 'no'} ~ x", text, BERNOULLI)
+    assert np.array_equal(chosen.source.responses[:, 0], 1 - frame["y"])
+    several = tb.glm("I(g in ['a', 'c']) ~ x", text, BERNOULLI)
+    assert np.array_equal(several.source.responses[:, 0], frame["g"].isin(["a", "c"]))
+    others = tb.glm("I(g not in ['a', 'c']) ~ I(m in [1, 2]) + I('u' != h)", text, BERNOULLI, collapse=False)
+    assert np.array_equal(others.source.responses[:, 0], frame["g"] == "b")
+    assert np.array_equal(matrix(others)[:, 1:], np.column_stack([frame["m"] <= 2, frame["h"] == "v"]))
+
+
+def test_transformed_responses(frame):
+    model = tb.glm("log(z) ~ x", frame, tb.families.Gaussian(1.0))
+    np.testing.assert_allclose(model.source.responses[:, 0], np.log(frame["z"]))
+    model = tb.glm("scale(z) ~ x", frame, tb.families.Gaussian(1.0))
+    np.testing.assert_allclose(model.source.responses[:, 0], (frame["z"] - frame["z"].mean()) / frame["z"].std())
+
+
+def test_successes_out_of_trials(frame):
+    family = tb.families.Binomial(link="probit")
+    model = tb.glm("p(y, m) ~ x", frame, family)
+    plain = tb.Regression(
+        np.column_stack([np.ones(len(frame)), frame["x"]]),
+        frame["y"].to_numpy(),
+        tb.families.Binomial(frame["m"].to_numpy(), link="probit"),
+    )
+    for ours, theirs in zip(whole(model.source), whole(plain.source), strict=True):
+        assert np.array_equal(ours, theirs)
+    together = tb.glm("p(y, m) ~ g", pd.concat([frame] * 4), family)
+    assert together.n <= 24
+    assert together.source.weight.sum() == 4 * frame["m"].sum()
+
+
+def test_offsets_and_weights_by_name_expression_and_array(frame):
+    expected = np.log(frame["z"].to_numpy())
+    for offset, formula in (("log(z)", "y ~ x"), (expected, "y ~ x"), (None, "y ~ x + offset(log(z))")):
+        model = tb.glm(formula, frame, BERNOULLI, offset=offset, weights="m")
+        np.testing.assert_allclose(model.source.offset, expected)
+        assert np.array_equal(model.source.weight, frame["m"])
+        assert model.names == ["Intercept", "x"]
+    both = tb.glm("y ~ x + offset(x)", frame, BERNOULLI, offset="my col", weights=frame["m"].to_numpy())
+    np.testing.assert_allclose(both.source.offset, frame["x"] + frame["my col"])
+    assert np.array_equal(both.source.weight, frame["m"])
+    one = tb.glm("y ~ x", frame, BERNOULLI, offset=0.5)
+    assert np.all(one.source.offset == 0.5)
+
+
+def test_arrays_beside_the_data_lose_the_same_rows(frame):
+    holes = frame.copy()
+    holes.loc[[0, 7], "x"] = np.nan
+    offset = np.arange(len(frame), dtype=float)
+    model = tb.glm("y ~ x", holes, BERNOULLI, offset=offset, weights=1.0 + offset, missing="drop")
+    assert np.array_equal(model.source.offset, np.delete(offset, [0, 7]))
+    assert np.array_equal(model.source.weight, 1.0 + np.delete(offset, [0, 7]))
+
+
+def test_equal_rows_are_put_together(frame):
+    long = pd.concat([frame] * 5, ignore_index=True)
+    together, apart = (tb.glm("y ~ g * h", long, BERNOULLI, weights="m", collapse=c) for c in (True, False))
+    assert (together.n, apart.n) == (12, 2000)
+    assert "2,000 rows put together into 12 different ones" in repr(together)
+    beta = np.array([0.3, -0.2, 0.5, 0.1, -1.0, 0.7])
+    sums = []
+    for model in (together, apart):
+        X, y, weight, _ = whole(model.source)
+        eta = X @ beta
+        sums.append(np.sum(weight * (np.logaddexp(0.0, eta) - y[:, 0] * eta)))
+    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-12)
+    np.testing.assert_allclose(together.coefficient_priors.scale, apart.coefficient_priors.scale, rtol=1e-12)
+    assert tb.glm("y ~ x", long, BERNOULLI).n == 400
+    assert tb.glm("y ~ x", frame, BERNOULLI).n == 400
+
+
+# -- priors --
+
+
+def test_priors_by_coefficient_term_and_beginning(frame):
+    given = {
+        "C(m)": tb.priors.Normal(0, 2),
+        "C(m)[T.3]": tb.priors.Laplace(0, 3),
+        "bs(x*": tb.priors.Normal(0, 4),
+        "g[T.b]": tb.priors.Normal(1, 5),
+    }
+    model = tb.glm("y ~ bs(x, df=4) + C(m) + g", frame, BERNOULLI, given)
+    scale = dict(zip(model.names, model.coefficient_priors.scale.tolist(), strict=True))
+    assert [scale[f"C(m)[T.{k}]"] for k in (2, 3, 4)] == [2, 3, 2]
+    assert [scale[f"bs(x, df=4)[{k}]"] for k in (1, 2, 3, 4)] == [4] * 4
+    assert (scale["g[T.b]"], scale["g[T.c]"]) == (5, 2.5)
+    assert "C(m)[T.3]       ~ Laplace(0, 3)" in repr(model)
+
+
+# -- predictions --
+
+
+def test_rows_with_variables_set(frame):
+    model = tb.glm("y ~ log(z) * g + C(m)", frame, BERNOULLI, collapse=False)
+    assert model.variables["m"].kind == "factor"
+    assert model.variables["m"].levels == (1, 2, 3, 4)
+    assert model.variables["z"].kind == "numeric"
+    np.testing.assert_allclose(model.variables["z"].mean, frame["z"].mean())
+    np.testing.assert_allclose(model.variables["z"].quantiles[0.5], frame["z"].median())
+    for data in (None, frame, frame.drop(columns=["y", "g"])):
+        setting = {"g": "b", "z": Shift(0.5), "m": 3}
+        beside = ["z", "m"] if data is not None and "g" not in data else ["z", "m", "g"]
+        X, told, *_ = whole(model.rows_of(data, setting=setting, beside=beside))
+        changed = frame.assign(g="b", z=frame["z"] + 0.5, m=3)
+        expected, *_ = whole(model.rows_of(changed))
+        np.testing.assert_allclose(X, expected)
+        assert np.array_equal(told[:, 1], frame["z"])
+        assert np.array_equal(told[:, 2], frame["m"] - 1)
+    each = model.rows_of(setting={"g": frame["h"].map({"u": "a", "v": "c"}).to_numpy()})
+    expected, *_ = whole(model.rows_of(frame.assign(g=frame["h"].map({"u": "a", "v": "c"}))))
+    assert np.array_equal(whole(each)[0], expected)
+
+
+def test_new_rows_with_an_offset(frame):
+    model = tb.glm("y ~ x + offset(log(z))", frame, BERNOULLI)
+    np.testing.assert_allclose(whole(model.rows_of(frame))[3], np.log(frame["z"]))
+    np.testing.assert_allclose(whole(model.rows_of(setting={"z": Shift(1.0)}))[3], np.log(frame["z"] + 1.0))
+    assert np.all(whole(model.rows_of(frame[["x"]], offset=0.25))[3] == 0.25)
+    one = whole(model.rows_of({"x": 1.5, "z": 1.0}))
+    assert np.array_equal(one[0], [[1.0, 1.5]])
+
+
+def test_posterior_is_that_of_the_plain_regression(frame):
+    model = tb.glm("y ~ x + g", frame, BERNOULLI)
+    plain = tb.Regression(matrix(model), frame["y"].to_numpy(), BERNOULLI, names=model.names)
+    ours, theirs = (tb.sample(m, draws=50, chains=2, seed=3, progress=False) for m in (model, plain))
+    assert np.array_equal(ours["posterior"]["beta"], theirs["posterior"]["beta"])
+    assert list(ours["posterior"]["coefficient"].values) == ["Intercept", "x", "g[T.b]", "g[T.c]"]
+
+
+def test_labels_of_any_kind_are_text_in_what_is_kept():
+    dates = pa.array([0, 1, 0], pa.date32())
+    assert load(dates, "d").values == ("1970-01-01", "1970-01-02")
+    assert np.array_equal(codes_of(np.array([2.0, 9.0, 1.0]), ["x", 1, 2]), [2, -1, 1])
+    assert np.array_equal(codes_of(np.array([2.0]), ["x"]), [-1])
+
+
+# -- wrong use --
+
+
+def late(frame):
+    return frame.assign(y=np.where(frame["y"] == 1, "yes", np.where(frame["x"] > 1, "no", "perhaps")))
+
+
+def holes(frame):
+    frame = frame.copy()
+    frame.loc[[1, 2, 3], "x"] = np.nan
+    frame.loc[[3], "g"] = None
+    return frame
+
+
+WRONG = {
+    "unknown column": (
+        lambda f: tb.glm("y ~ x + gg", f, BERNOULLI),
+        r"no column 'gg'; is it 'g'\? It has y, x, z, g",
+    ),
+    "unknown weights": (lambda f: tb.glm("y ~ x", f, BERNOULLI, weights="ww"), "no column 'ww'"),
+    "missing": (
+        lambda f: tb.glm("y ~ x + g", holes(f), BERNOULLI),
+        r"values are missing in 3 of 400 rows \(column 'g' in 1, 'x' in 3\).*missing='drop'",
+    ),
+    "all missing": (
+        lambda f: tb.glm("y ~ x", f.assign(x=np.nan), BERNOULLI, missing="drop"),
+        "no row is left: values are missing in 400 of 400 rows",
+    ),
+    "three levels": (
+        lambda f: tb.glm("y ~ x", late(f), BERNOULLI),
+        r"response 'y' has 3 levels \('no', 'perhaps', 'yes'\).*takes two.*I\(y == 'yes'\)",
+    ),
+    "labels for a count": (
+        lambda f: tb.glm("g ~ x", f, tb.families.Poisson()),
+        "'g' holds labels .* takes whole numbers",
+    ),
+    "product as response": (lambda f: tb.glm("x:z ~ g", f, BERNOULLI), "a product of columns"),
+    "trials of another family": (lambda f: tb.glm("p(y, m) ~ x", f, BERNOULLI), r"expected p\(successes, trials\)"),
+    "spline as response": (
+        lambda f: tb.glm("bs(x, df=4) ~ g", f, tb.families.Gaussian(1.0)),
+        "is not a column of numbers",
+    ),
+    "groups": (lambda f: tb.glm("y ~ x + (1|g)", f, BERNOULLI), r"random effects are not supported.*C\(g\)"),
+    "correlated groups": (lambda f: tb.glm("y ~ x + (1 + x || g)", f, BERNOULLI), "random effects"),
+    "parts": (lambda f: tb.glm("y ~ x | z", f, BERNOULLI), "cannot be read|several parts"),
+    "no response": (lambda f: tb.glm("~ x", f, BERNOULLI), "has no response"),
+    "two responses": (lambda f: tb.glm("y + z ~ x", f, BERNOULLI), "has 2 responses"),
+    "no terms": (lambda f: tb.glm("y ~ 0", f, BERNOULLI), "has no term"),
+    "half a formula": (lambda f: tb.glm("y ~ x +", f, BERNOULLI), "cannot be read"),
+    "not text": (lambda f: tb.glm(3, f, BERNOULLI), "3 was given; expected text"),
+    "comparison outside": (lambda f: tb.glm("y ~ x > 3", f, BERNOULLI), r"cannot be read.*into braces or I\(...\)"),
+    "bad expression": (lambda f: tb.glm("y ~ x", f, BERNOULLI, offset="log("), "'log\\(' cannot be read"),
+    "empty expression": (
+        lambda f: tb.glm("y ~ x", f, BERNOULLI, offset=" "),
+        "expected a column, or an expression",
+    ),
+    "log of labels": (
+        lambda f: tb.glm("y ~ log(g)", f, BERNOULLI),
+        "needs numbers; the column holds labels",
+    ),
+    "computing with a spline": (lambda f: tb.glm("y ~ {bs(x, df=4) + 1}", f, BERNOULLI), "several columns"),
+    "log of 0": (lambda f: tb.glm("y ~ log(x)", f, BERNOULLI), r"'log\(x\)' is not a finite number in \d+ rows"),
+    "df too small": (
+        lambda f: tb.glm("y ~ bs(x, df=1)", f, BERNOULLI),
+        "cannot be evaluated: Invalid value for `df`",
+    ),
+    "unknown argument": (lambda f: tb.glm("y ~ bs(x, dof=1)", f, BERNOULLI), "cannot be evaluated.*dof"),
+    "no argument": (lambda f: tb.glm("y ~ x + log()", f, BERNOULLI), "has no argument"),
+    "C of a number": (lambda f: tb.glm("y ~ x + C(3)", f, BERNOULLI), r"C\(...\) takes a column"),
+    "C with a wrong argument": (lambda f: tb.glm("y ~ C(g, base=1)", f, BERNOULLI), "has no argument 'base'"),
+    "C of a spline": (lambda f: tb.glm("y ~ C(center(x))", f, BERNOULLI), "takes levels from a transform"),
+    "a base that is not there": (
+        lambda f: tb.glm("y ~ C(g, Treatment('q'))", f, BERNOULLI),
+        "the terms cannot be coded|cannot be evaluated",
+    ),
+    "levels left out": (
+        lambda f: tb.glm("y ~ C(g, levels=['a', 'b'])", f, BERNOULLI),
+        "has 1 level that the model has not seen, in .* rows: 'c'. It knows 'a', 'b'",
+    ),
+    "one level": (lambda f: tb.glm("y ~ g", f[f["g"] == "a"], BERNOULLI), "one level only, 'a'"),
+    "order of labels": (lambda f: tb.glm("y ~ I(g > 'a')", f, BERNOULLI), "only == and != with one level"),
+    "Q without a name": (lambda f: tb.glm("y ~ Q(x)", f, BERNOULLI), "Q takes the name of a column as text"),
+    "offset in a product": (lambda f: tb.glm("y ~ x:offset(z)", f, BERNOULLI), "a term of its own"),
+    "offset within": (lambda f: tb.glm("y ~ log(offset(z))", f, BERNOULLI), "must stand alone"),
+    "offset of labels": (lambda f: tb.glm("y ~ x", f, BERNOULLI, offset="g"), "'g' is not a column of numbers"),
+    "offset not finite": (lambda f: tb.glm("y ~ x", f, BERNOULLI, offset="log(x)"), "offset: .* is nan in a row"),
+    "negative weights": (lambda f: tb.glm("y ~ z", f, BERNOULLI, weights="x"), "weights: 'x' is negative in a row"),
+    "no weights": (lambda f: tb.glm("y ~ x", f, BERNOULLI, weights=np.zeros(400)), "every row has weight 0"),
+    "weights of another shape": (lambda f: tb.glm("y ~ x", f, BERNOULLI, weights=[1.0, 2.0]), r"expected \(400,\)"),
+    "shuffled weights": (
+        lambda f: tb.glm("y ~ x", f, BERNOULLI, weights=f["m"].sample(frac=1.0, random_state=1)),
+        "its index differs from that of the data",
+    ),
+    "prior of nothing": (
+        lambda f: tb.glm("y ~ x + C(m)", f, BERNOULLI, {"C(n)": tb.priors.Flat()}),
+        r"'C\(n\)' is neither a coefficient nor a term.*Terms: 'Intercept', 'x', 'C\(m\)'",
+    ),
+    "family": (lambda f: tb.glm("y ~ x", f, "bernoulli"), "family: 'bernoulli' was given"),
+    "missing how": (lambda f: tb.glm("y ~ x", f, BERNOULLI, missing="ignore"), "expected 'error' or 'drop'"),
+    "data of another kind": (lambda f: tb.glm("y ~ x", 3, BERNOULLI), "a int was given; expected a data frame"),
+    "no data": (lambda f: tb.glm("y ~ x", {}, BERNOULLI), "an empty dictionary"),
+    "no rows": (lambda f: tb.glm("y ~ x", f.iloc[:0], BERNOULLI), "it has no rows"),
+    "columns of two lengths": (lambda f: tb.glm("y ~ x", {"y": [0, 1], "x": [1]}, BERNOULLI), "different lengths"),
+    "a column of all sorts": (
+        lambda f: tb.glm("y ~ x", {"y": [0, 1], "x": [1, "a"]}, BERNOULLI),
+        "column 'x' cannot be used",
+    ),
+    "an object column of all sorts": (
+        lambda f: tb.glm("y ~ x", pd.DataFrame({"y": [0, 1], "x": [1, "a"]}), BERNOULLI),
+        "values of different kinds",
+    ),
+    "lists": (
+        lambda f: tb.glm("y ~ x", {"y": [0, 1], "x": [[1], [2]]}, BERNOULLI),
+        "'x' has type list.*expected numbers, text",
+    ),
+    "the same column twice": (
+        lambda f: tb.glm("y ~ x", pa.table([[0, 1], [1, 2], [3, 4]], names=["y", "x", "x"]), BERNOULLI),
+        "names of columns must differ; found 'x' 2 times",
+    ),
+    "identifiers": (
+        lambda f: tb.glm("y ~ C(x)", {"y": [0, 1], "x": [2**60, 2**60 + 1]}, BERNOULLI),
+        "whole numbers beyond 2\\^53.*convert them to text",
+    ),
+    "no file": (lambda f: tb.glm("y ~ x", "/nowhere/data.parquet", BERNOULLI), "/nowhere/data.parquet"),
+    "no CSV file": (
+        lambda f: tb.glm("y ~ x", "/nowhere/data.csv", BERNOULLI),
+        "there is no file '/nowhere/data.csv'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_use_is_explained(frame, case):
+    call, message = WRONG[case]
+    with pytest.raises(InputError, match=f"(?s){message}"):
+        call(frame)
+
+
+def test_a_file_that_is_not_what_its_name_says(tmp_path):
+    (tmp_path / "a.parquet").write_text("y,x\n1,2\n")
+    with pytest.raises(InputError, match="Parquet"):
+        tb.glm("y ~ x", tmp_path / "a.parquet", BERNOULLI)
+    (tmp_path / "a.csv").write_text("y,x\n1,2\n1\n")
+    with pytest.raises(InputError, match=r"a.csv' cannot be read as CSV \(.*Expected 2 columns, got 1"):
+        tb.glm("y ~ x", tmp_path / "a.csv", BERNOULLI)
+
+
+def test_too_many_levels(frame, monkeypatch):
+    monkeypatch.setattr(surveys, "MOST_LEVELS", 100)
+    with pytest.raises(InputError, match=r"'C\(x\)' has more than 100 levels"):
+        tb.glm("y ~ C(x)", frame, BERNOULLI)
+
+
+NEW = {
+    "unseen level": (
+        lambda m, f: m.rows_of(f.assign(g=np.where(f["x"] > 1, "new", f["g"]))),
+        r"'g' has 1 level that the model has not seen, in \d+ rows: 'new'. It knows 'a', 'b', 'c'",
+    ),
+    "unseen number": (
+        lambda m, f: m.rows_of(f.assign(m=f["m"] + 1)),
+        r"1 level .*: 5. It knows 1, 2, 3, 4",
+    ),
+    "set to an unseen level": (lambda m, f: m.rows_of(setting={"g": "new"}), "has 1 level that"),
+    "no column": (lambda m, f: m.rows_of(f.drop(columns="g")), "new_data has no column 'g'"),
+    "missing": (lambda m, f: m.rows_of(holes(f)), "new_data: values are missing in 3 of 400"),
+    "labels for numbers": (
+        lambda m, f: m.rows_of(f.assign(x="a")),
+        "'x' holds labels; the model was",
+    ),
+    "numbers for labels": (lambda m, f: m.rows_of(f.assign(g=1.0)), "'g' holds numbers; .* labels such as 'a'"),
+    "beyond the knots": (lambda m, f: m.rows_of(f.assign(x=100.0)), "beyond upper and/or lower bounds"),
+    "setting of nothing": (lambda m, f: m.rows_of(setting={"q": 1}), "'q' is not a variable of the model"),
+    "shift of labels": (lambda m, f: m.rows_of(setting={"g": Shift(1.0)}), "an amount cannot be added"),
+    "setting of a shape": (lambda m, f: m.rows_of(setting={"x": np.zeros(3)}), "expected one value, or 400"),
+    "setting of text": (lambda m, f: m.rows_of(setting={"x": "a"}), "expected a number"),
+    "offset of own rows": (lambda m, f: m.rows_of(offset=1.0), "without new_data"),
+    "response unseen": (lambda m, f: m.rows_of(f.assign(t="maybe")), "the response 't' has a level"),
+}
+
+
+@pytest.mark.parametrize("case", NEW)
+def test_wrong_new_rows_are_explained(frame, case):
+    frame = frame.assign(t=np.where(frame["y"] == 1, "yes", "no"))
+    model = tb.glm("t ~ bs(x, df=4) + g + C(m)", frame, BERNOULLI, collapse=False)
+    call, message = NEW[case]
+    with pytest.raises(InputError, match=message):
+        whole(call(model, frame))
+
+
+def test_wrong_use_of_what_is_kept(frame):
+    model = tb.glm("y ~ x", frame, BERNOULLI, offset=frame["z"].to_numpy())
+    kept = restore(model.to_json())
+    with pytest.raises(InputError, match="the formula without its data"):
+        kept.rows_of()
+    with pytest.raises(InputError, match="offset was given as an array"):
+        kept.rows_of(frame)
+    assert np.all(whole(kept.rows_of(frame, offset=0.0))[3] == 0.0)
+    for text, message in (
+        ("{", "cannot be read"),
+        ('{"kind": "other"}', "keeps a 'other'"),
+        ("[]", "cannot be read"),
+    ):
+        with pytest.raises(InputError, match=message):
+            restore(text)
+
+
+# -- nothing is run --
+
+
+PYTHON = [
+    "__import__('os').system('touch {path}')",
+    "{{__import__('os').system('touch {path}')}}",
+    "I(open('{path}', 'w'))",
+    "I(().__class__.__base__.__subclasses__())",
+    "x.__class__",
+    "x.mean()",
+    "I((lambda: open('{path}', 'w'))())",
+    "I([open('{path}', 'w') for i in [1]])",
+    "np.save('{path}', x)",
+    "np.lib.format.open_memmap('{path}')",
+    "I(f'{{open(1)}}')",
+    "I(x if open('{path}', 'w') else x)",
+    "I(x[0])",
+    "C(g, contr.__class__('{path}'))",
+    "log(*x)",
+    "log(**x)",
+    "I(x < z < 3)",
+    "I(x @ z)",
+    "I(1j * x)",
+    "hashed(g, levels=3)",
+    "lag(x)",
+]
+
+
+def use(code, where, frame):
+    """Put code where a formula may have an expression, or where a file may have been tampered with."""
+    if where == "term":
+        tb.glm(f"y ~ x + {code}", frame, BERNOULLI)
+    elif where == "response":
+        tb.glm(f"{code} ~ x", frame, BERNOULLI)
+    elif where == "offset":
+        tb.glm("y ~ x", frame, BERNOULLI, offset=code)
+    else:
+        kept = json.loads(tb.glm("y ~ log(z)", frame, BERNOULLI).to_json())
+        kept["recipe"]["design"]["factors"][0]["text"] = code
+        kept["recipe"]["design"]["parts"][1][1] = [[code, "full"]]
+        whole(restore(json.dumps(kept)).rows_of(frame))
+
+
+@pytest.mark.parametrize("code", PYTHON)
+@pytest.mark.parametrize("where", ["term", "response", "offset", "result"])
+def test_a_formula_runs_no_python(frame, code, where, tmp_path):
+    path = tmp_path / "written"
+    code = code.format(path=path)
+    with pytest.raises(InputError):
+        use(code, where, frame)
+    assert not path.exists()
+
+
+def test_scale_formula_is_not_supported_yet(frame):
+    with pytest.raises(InputError, match="'~ x' was given; a scale that depends on columns is not supported"):
+        tb.glm("z ~ x", frame, tb.families.Gaussian(1.0), scale_formula="~ x")
