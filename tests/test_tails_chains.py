@@ -123,8 +123,9 @@ def drawn_rows(chain):
     return pair_of(*chain).prepared.target.rows.table.T
 
 
+@cache
 def replayed(chain, steps, seed, supplied=None):
-    """The oracle's chain, from the centre."""
+    """The oracle's chain, from the centre, with rows as supplied or by the alias table."""
     p = pair_of(*chain)
     rows = None if supplied is None else iter(supplied)
 
@@ -157,7 +158,7 @@ def agree(chain, draws, expected):
 def compare(chain, way, steps, seed):
     prepared = WAYS[way](pair_of(*chain).prepared)
     draws = made(prepared, steps, seed)
-    expected = replayed(chain, steps, seed, prepared.supply.drawn if way == "batches" else None)
+    expected = replayed(chain, steps, seed, tuple(prepared.supply.drawn) if way == "batches" else None)
     assert agree(chain, draws, expected)
     # The run was worth comparing: rows were tried and rejected, and steps left the ball.
     assert 0.1 < np.mean(draws.accepted) < 1.0
@@ -177,3 +178,178 @@ def test_compiled_chain_is_the_plain_one(chain, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_compiled_chain_is_the_plain_one_long(chain, way):
     compare(chain, way, 30_000, seed=2)
+
+
+@pytest.mark.parametrize("chain", [CHAINS[0], CHAINS[2]], ids=str)
+def test_tables_are_of_the_surrogate_along_their_axes(chain):
+    """Up to a constant, at the knots; a coefficient with a kink in its prior has no cubic in its table."""
+    p = pair_of(*chain)
+    assert [table.axis for table in p.proposal.tables] == [0, 3]
+    for table, order in zip(p.proposal.tables, (p.rule.order, 2), strict=True):
+        z = np.zeros((table.knots.size, 4))
+        z[:, table.axis] = table.knots
+        problem = p.problem if table.axis == 0 else dataclasses.replace(p.problem, core=())
+        gap = np.float64(problem.surrogate(problem.theta(z), order)) - table.potential
+        np.testing.assert_allclose(gap, gap[0], atol=1e-8)
+        # Normalised: the package's own numbers are minus the log density.
+        np.testing.assert_allclose(table.minus_log_density(table.knots), table.potential, atol=1e-12)
+
+
+# -- frequency --
+
+FORCED = ("logit", 2, "no-table", math.inf, 8.0), ("cloglog", 3, "no-table", math.inf, 8.0)
+
+
+def log_acceptance(pair, z, other):
+    """log alpha from its definition, by sums over rows."""
+    problem = pair.problem
+    theta, there = problem.theta(z), problem.theta(other)
+    return oracle.acceptance(problem, pair.rule, pair.proposal, theta, there).log(pair.rule.truncation)
+
+
+@cache
+def two_ends(chain):
+    """Two states, apart along the rare coordinate, between which core rows and others decide; with probabilities.
+
+    Multiples of 1/1024, whose arithmetic is exact.
+    """
+    pair = pair_of(*chain)
+    rng = np.random.default_rng(5)
+    z, other = np.round(1024 * rng.standard_normal((2, 600, 4))) / 1024
+    z[:, 0], other[:, 0] = np.round(1024 * rng.uniform([[-3.5], [0.0]], [[-1.5], [1.5]], (2, 600))) / 1024
+    logs = np.stack([log_acceptance(pair, z, other), log_acceptance(pair, other, z)])
+    problem = pair.problem
+    rows = oracle.intensities(problem, pair.rule.order, problem.theta(z), problem.theta(other)).sum(axis=1)
+    at = int(np.argmax(np.where(np.all((logs > -1.8) & (logs < 0.0), axis=0) | (logs[0] > -1.8), rows, -1.0)))
+    assert rows[at] > 0.05
+    return np.stack([z[at], other[at]]), np.exp(logs[:, at])
+
+
+def p_values(chain, prepared, trials, seed):
+    """Of the number of acceptances in each direction, where the only proposal is the other end."""
+    ends, probability = two_ends(chain)
+    move = prepared.move._replace(keep=-1.0, drift=ends.sum(axis=0), scale=0.0)
+    driver = Driver(dataclasses.replace(prepared, move=move), stream(seed), ends[0])
+    draws = run(driver, trials)
+    after = np.all(draws.z == ends[1], axis=1).astype(int)
+    before = np.concatenate([[0], after[:-1]])
+    assert np.all(draws.z == ends[after])
+    return [
+        stats.binomtest(int(np.sum(draws.accepted[before == end])), int(np.sum(before == end)), p).pvalue
+        for end, p in enumerate(np.minimum(probability, 1.0))
+    ]
+
+
+def check_frequency(chain, trials, seed):
+    prepared = pair_of(*chain).prepared
+    for way, share in (("at-hand", 1), ("batches", 16)):
+        # False positives: 1e-6 in all.
+        assert min(p_values(chain, WAYS[way](prepared), trials // share, seed)) > 1e-6 / 8
+
+
+@pytest.mark.parametrize("chain", FORCED, ids=str)
+def test_acceptance_frequency_with_core_rows(chain):
+    check_frequency(chain, 100_000, seed=3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chain", FORCED, ids=str)
+def test_acceptance_frequency_with_core_rows_long(chain):
+    check_frequency(chain, 2_000_000, seed=4)
+
+
+TABULATED = [("logit", 2, "only-independent", 10.0, 2.5), ("cloglog", 3, "only-independent", math.inf, 3.0)]
+
+
+def residual_scores(chain, prepared, blocks, seed):
+    """z-scores of the sum of accepted - alpha(z, z') over a chain, plain and weighted by functions of z and z'.
+
+    Given the past and the proposal the summands have mean zero, so the sum is a martingale whose variance is the sum
+    of weight^2 alpha (1 - alpha). Proposals of a block of steps are read from where the chain keeps them.
+    """
+    driver = Driver(prepared, stream(seed), np.zeros(4))
+    here, points, proposals, accepted = np.zeros((1, 4)), [], [], []
+    for _ in range(blocks):
+        draws = run(driver, oracle.BLOCK)
+        proposals.append(driver.state.ahead.noise.T.copy())
+        points.append(np.concatenate([here, draws.z[:-1]]))
+        accepted.append(draws.accepted)
+        here = draws.z[-1:]
+    assert driver.violations == 0
+    z, other, accepted = (np.concatenate(part) for part in (points, proposals, accepted))
+    np.testing.assert_array_equal(np.concatenate([z[1:], here])[accepted], other[accepted])
+    alpha = np.exp(np.minimum(log_acceptance(pair_of(*chain), z, other), 0.0))
+    weights = np.stack([np.ones(z.shape[0]), z[:, 0], other[:, 0], z[:, 3], other[:, 3]])
+    spread = np.sqrt(np.sum(weights**2 * alpha * (1.0 - alpha), axis=1))
+    return weights @ (accepted - alpha) / spread
+
+
+def check_residuals(chain, blocks, seed):
+    scores = residual_scores(chain, pair_of(*chain).prepared, blocks, seed)
+    assert np.all(np.abs(scores) < LIMIT), scores  # false positives: 6e-7
+
+
+@pytest.mark.parametrize("chain", TABULATED, ids=str)
+def test_acceptance_with_tables_leaves_no_residual(chain):
+    check_residuals(chain, 120, seed=5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chain", TABULATED, ids=str)
+def test_acceptance_with_tables_leaves_no_residual_long(chain):
+    check_residuals(chain, 2000, seed=6)
+
+
+# -- teeth --
+
+
+def with_terms(prepared, **parts):
+    target = prepared.target
+    surrogate = target.surrogate._replace(terms=target.surrogate.terms._replace(**parts))
+    return dataclasses.replace(prepared, target=target._replace(surrogate=surrogate))
+
+
+def dropped(prepared):
+    """A core row is forgotten."""
+    core = prepared.target.core
+    return with_terms(prepared, core=core._replace(rows=np.ascontiguousarray(core.rows[:-1])))
+
+
+def twice(prepared):
+    """A core row counts twice."""
+    core = prepared.target.core
+    return with_terms(prepared, core=core._replace(rows=np.vstack([core.rows, core.rows[-1:]])))
+
+
+def _with_line(prepared, line, change):
+    tables = prepared.target.surrogate.terms.tables
+    knots = tables.knots.copy()
+    knots[0, line] = change(knots[0])
+    return with_terms(prepared, tables=tables._replace(knots=knots))
+
+
+def wrong_density(prepared):
+    """Above the median, the density is taken to be one per cent larger than what is drawn from."""
+    return _with_line(prepared, POTENTIAL, lambda k: k[POTENTIAL] - 0.01 * (k[CUMULATIVE] > 0.5))
+
+
+def wrong_draws(prepared):
+    """Below the median there is one per cent more of the draws than the density says."""
+    return _with_line(prepared, CUMULATIVE, lambda k: k[CUMULATIVE] * (1.0 + 0.01 * (k[CUMULATIVE] < 0.5)))
+
+
+@pytest.mark.parametrize("chain", [CHAINS[0], CHAINS[5]], ids=str)
+@pytest.mark.parametrize("mutant", [dropped, twice, wrong_density, wrong_draws])
+def test_replay_sees(mutant, chain):
+    draws = made(mutant(pair_of(*chain).prepared), 400, seed=1)
+    expected = replayed(chain, 400, seed=1)
+    assert not agree(chain, draws, expected)
+    # Not by the count of core rows alone.
+    assert not np.allclose(draws.z, expected.z, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("mutant", [dropped, twice])
+def test_frequency_sees(mutant):
+    assert min(p_values(FORCED[0], mutant(pair_of(*FORCED[0]).prepared), 100_000, seed=3)) < 1e-12
+    scores = residual_scores(TABULATED[0], mutant(pair_of(*TABULATED[0]).prepared), 120, seed=5)
+    assert np.max(np.abs(scores)) > LIMIT
