@@ -32,7 +32,7 @@ from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import evaluate, polynomial, steepest_fall, subtract, without_first
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.sketch import no_sketch
-from tallbayes.setup.tables import Tables, draw_from_table, no_tables, tabulate
+from tallbayes.setup.tables import Tables, draw_from_table, no_tables, tables_at, tabulate
 from tallbayes.setup.tails import Tails
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
 
@@ -239,12 +239,11 @@ def prepare_thinning(
     limit = float(model.n) if truncation is None else float(truncation)
     supply = setup.supply(kind, order, core=core)
     functions = model.rows.functions
-    terms = Terms(
-        subtract(expansion.surrogate, reference),
-        expansion.exact._replace(slack=expansion.exact.slack + (TABLE_SLACK if proposal.tabulated else 0.0)),
-        exact,
-        tables if proposal.tabulated else no_tables(),
-    )
+    used = tables if proposal.tabulated else no_tables()
+    slack = expansion.exact.slack
+    if used.axes.size:  # tables are normalised, so their G is not zero at the centre
+        slack += TABLE_SLACK + float(tables_at(used, np.zeros((1, model.d)))[0])
+    terms = Terms(subtract(expansion.surrogate, reference), expansion.exact._replace(slack=slack), exact, used)
     target = Target(
         metric.matrix,
         Bound(kind.local, order, *bounds.sums, bounds.radius, limit, free),
