@@ -25,7 +25,7 @@ LIMIT = 5.3  # abs(z): false positives 1.2e-7 of each test
 
 
 def rare_level(family=None):
-    """Eight rows of seventy with one event and weights, some of them equal; a kink in one prior, a heavy tail in another."""
+    """Eight rows of seventy with one event and weights, some equal; a kink in one prior, a heavy tail in another."""
     rng = np.random.default_rng(18)
     n, rows = 70, 8
     X = np.column_stack([np.ones(n), np.zeros(n), 0.7 * rng.standard_normal((n, 2))])
