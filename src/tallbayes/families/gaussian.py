@@ -1,14 +1,14 @@
-"""Real responses with normal noise of known scale: linear regression."""
+"""Real responses with normal noise: linear regression."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.checks import positive
+from tallbayes.families.algebraic import Term, mixed_term, table_of, terms
 from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
-from tallbayes.families.responses import RealResponse
+from tallbayes.families.responses import RealResponse, spread
 
 
 class Parabola(NamedTuple):
@@ -33,7 +33,16 @@ def coefficients(curve: Any, y: Any) -> Any:
     return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
-register_curve(Parabola, CurveFunctions(potential, jet, coefficients))
+_TERMS = terms(0)
+_TABLE = table_of(_TERMS)
+
+
+def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
+    """Return h_ab of u^2 / 2."""
+    return mixed_term(_TABLE, a, b, u, 1.0, 1.0)
+
+
+register_curve(Parabola, CurveFunctions(potential, jet, coefficients, mixed=mixed))
 
 
 @dataclass(frozen=True)
@@ -42,21 +51,32 @@ class Gaussian(RealResponse):
 
     Parameters
     ----------
-    scale : float
-        Standard deviation of the noise, positive, known.
+    scale : float or prior or None
+        Standard deviation of the noise: a number if it is known. Unknown by default, with a weakly informative prior
+        scaled to the data; or unknown with a prior, stated for the standard deviation, e.g.
+        ``tb.priors.HalfNormal(10)``.
     """
 
-    scale: float = 1.0
-    convex = True
+    scale: Any = None
     parabola_slope = 0.0
 
     def __post_init__(self) -> None:
-        positive("Gaussian", "scale", self.scale)
+        self.check_scale()
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Not in the log scale."""
+        return self.known
+
+    @property
+    def terms(self) -> dict[tuple[int, int], Term]:
+        """Mixed derivatives in location and log-scale."""
+        return _TERMS
 
     @property
     def curve(self) -> Parabola:
         """Half a square."""
-        return Parabola(float(self.scale))
+        return Parabola(self.unit)
 
     def critical_points(self, m: int) -> Vector:
         """Return nothing: every derivative is monotone or constant."""
@@ -68,6 +88,5 @@ class Gaussian(RealResponse):
 
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses."""
-        w = np.broadcast_to(weights, y.shape)
-        mean = np.average(y, weights=w)
-        return max(float(np.sqrt(np.average((y - mean) ** 2, weights=w))), self.scale)
+        found = spread(y, weights)
+        return max(found, self.unit) if self.known else found

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.checks import positive
+from tallbayes.families.algebraic import Term, mixed_term, table_of, terms
 from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import RealResponse
@@ -49,7 +50,16 @@ def coefficients(curve: Any, y: Any) -> Any:
     return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
-register_curve(PseudoHuberCurve, CurveFunctions(potential, jet, coefficients))
+_TERMS = terms(1)
+_TABLE = table_of(_TERMS)
+
+
+def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
+    """Return h_ab: the slope is reach^2 v / sqrt(1 + v^2) / reach of v = u / reach."""
+    return mixed_term(_TABLE, a, b, u, curve.reach * curve.reach, curve.reach)
+
+
+register_curve(PseudoHuberCurve, CurveFunctions(potential, jet, coefficients, mixed=mixed))
 
 # Roots u of the next derivative.
 _CRITICAL = {1: [], 2: [0.0], 3: [-0.5, 0.5], 4: [-math.sqrt(0.75), 0.0, math.sqrt(0.75)]}
@@ -63,23 +73,33 @@ class PseudoHuber(RealResponse):
     ----------
     delta : float
         Where the loss turns from square to linear, in units of scale; positive.
-    scale : float
-        Scale of the residuals, positive, known.
+    scale : float or prior or None
+        Scale of the residuals: a number if it is known. Unknown by default, with a weakly informative prior scaled to
+        the data; or unknown with a prior, stated for the scale itself, e.g. ``tb.priors.HalfNormal(10)``.
     """
 
     delta: float = 1.0
-    scale: float = 1.0
-    convex = True
+    scale: Any = None
     parabola_slope = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("delta", self.delta), ("scale", self.scale)):
-            positive("PseudoHuber", name, value)
+        positive("PseudoHuber", "delta", self.delta)
+        self.check_scale()
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Not in the log scale."""
+        return self.known
+
+    @property
+    def terms(self) -> dict[tuple[int, int], Term]:
+        """Mixed derivatives in location and log-scale."""
+        return _TERMS
 
     @property
     def curve(self) -> PseudoHuberCurve:
         """A hyperbola."""
-        return PseudoHuberCurve(float(self.scale), float(self.delta))
+        return PseudoHuberCurve(self.unit, float(self.delta))
 
     def critical_points(self, m: int) -> Vector:
         """Return the roots of the next derivative."""

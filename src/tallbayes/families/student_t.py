@@ -1,4 +1,4 @@
-"""Real responses with heavy-tailed noise of known scale: robust regression."""
+"""Real responses with heavy-tailed noise: robust regression."""
 
 import math
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.checks import positive
+from tallbayes.families.algebraic import Term, mixed_term, table_of, terms
 from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import RealResponse
@@ -54,7 +55,16 @@ def coefficients(curve: Any, y: Any) -> Any:
     return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
-register_curve(StudentTCurve, CurveFunctions(potential, jet, coefficients))
+_TERMS = terms(2)
+_TABLE = table_of(_TERMS)
+
+
+def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
+    """Return h_ab: the slope is (df + 1) v / (1 + v^2) / reach of v = u / reach."""
+    return mixed_term(_TABLE, a, b, u, curve.df + 1.0, curve.reach)
+
+
+register_curve(StudentTCurve, CurveFunctions(potential, jet, coefficients, mixed=mixed))
 
 
 @dataclass(frozen=True)
@@ -65,23 +75,29 @@ class StudentT(RealResponse):
     ----------
     df : float
         Degrees of freedom of the noise, positive.
-    scale : float
-        Scale of the noise, positive, known.
+    scale : float or prior or None
+        Scale of the noise: a number if it is known. Unknown by default, with a weakly informative prior scaled to the
+        data; or unknown with a prior, stated for the scale itself, e.g. ``tb.priors.HalfNormal(10)``.
     """
 
     df: float = 4.0
-    scale: float = 1.0
+    scale: Any = None
     convex = False
     parabola_slope = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("df", self.df), ("scale", self.scale)):
-            positive("StudentT", name, value)
+        positive("StudentT", "df", self.df)
+        self.check_scale()
+
+    @property
+    def terms(self) -> dict[tuple[int, int], Term]:
+        """Mixed derivatives in location and log-scale."""
+        return _TERMS
 
     @property
     def curve(self) -> StudentTCurve:
         """The log of one plus a square."""
-        return StudentTCurve(float(self.df), float(self.scale), math.sqrt(self.df))
+        return StudentTCurve(float(self.df), self.unit, math.sqrt(self.df))
 
     def critical_points(self, m: int) -> Vector:
         """Return the roots of the next derivative: Re or Im of w^(m+1), where (m + 1) atan(u) is a multiple.

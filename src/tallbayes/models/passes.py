@@ -79,23 +79,10 @@ def whitened_hessian(
     return predictors.hessian(block, curvatures, inverse_root)
 
 
-def third_derivatives(block: Block, rows: Any, predictors: Linear, centre: Vector, inverse_root: Matrix) -> Vector:
-    """Return the third derivatives in whitened coordinates, entry (a, b, c) with a >= b >= c packed.
-
-    For each middle index b one matrix product has every a >= b and c <= b: no entry is computed twice.
-    """
-    third = weighted(rows.jets(block.responses, predictors.at(block, centre), 3, first=3), block.weight)[0]
-    white = predictors.whitened(block, inverse_root)
-    d = white.shape[1]
-    packed = np.empty(d * (d + 1) * (d + 2) // 6)
-    start = np.array([a * (a + 1) * (a + 2) // 6 for a in range(d)])  # where the entries (a, ., .) begin
-    pair = np.empty_like(white)
-    for b in range(d):
-        np.multiply(white[:, b:], (third * white[:, b])[:, None], out=pair[:, b:])
-        products = pair[:, b:].T @ white[:, : b + 1]
-        at = start[b:, None] + b * (b + 1) // 2 + np.arange(b + 1)
-        packed[at] = products
-    return packed
+def third_derivatives(block: Block, rows: Any, predictors: Predictors, centre: Vector, inverse_root: Matrix) -> Any:
+    """Return what the third derivatives in whitened coordinates are made of (`Predictors.third`)."""
+    thirds = weighted(rows.jets(block.responses, predictors.at(block, centre), 3, first=3), block.weight)
+    return predictors.third(block, thirds, inverse_root)
 
 
 def third_along_columns(
@@ -122,11 +109,14 @@ def local_bounds(
 ) -> RowBounds:
     r"""Return :math:`w_i \sup |U_i^{(m)}| a_i^m / m!`, the supremum over a ball, and what rises and falls use of it.
 
+    Of several predictors it is the sum over all multi-indices of that order, over the box around the ball
+    (docs/mathematics.md).
+
     If m is even a remainder has the sign of the derivative, so it can use the supremum of the positive part by
     rising, and that of the negative part by falling. Whitened rows are computed unless they are given.
     """
     eta = predictors.at(block, ball.centre)
-    norms = predictors.norms(block, ball.inverse_root) if white is None else row_lengths(white)[None]
+    norms = predictors.norms(block, ball.inverse_root, rows.sums) if white is None else row_lengths(white)[None]
     steepest = rows.bounds(block.responses, eta, norms, ball.radius, m)
     psi, shares = np.empty(block.count), WHOLE if m % 2 == 1 else np.empty((block.count, 2), dtype=np.float32)
     _psi_and_shares(steepest, block.weight, m, float(math.factorial(m)), psi, shares)
@@ -144,8 +134,7 @@ def _psi_and_shares(
     A bound that is infinite or not a number is noticed by whoever adds them up.
     """
     for i in range(psi.size):
-        rise, fall = steepest[0, i], steepest[1, i]
-        size = rise if math.isnan(rise) else max(rise, fall)
+        rise, fall, size = steepest[0, i], steepest[1, i], steepest[2, i]
         psi[i] = (weight[i] if weight.size > 1 else weight[0]) * size / factorial
         if m % 2 == 0:
             usable = 0.0 < size < math.inf

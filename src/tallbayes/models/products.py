@@ -52,3 +52,39 @@ def row_lengths(rows: Matrix) -> Vector:
             total += rows[i, j] * rows[i, j]
         out[i] = np.sqrt(total)
     return out
+
+
+def third_moments(rows: Matrix, weight: Vector) -> Vector:
+    """Return the sum over rows of weight x x x, entry (a, b, c) with a >= b >= c packed.
+
+    For each middle index b one matrix product has every a >= b and c <= b: no entry is computed twice.
+    """
+    d = rows.shape[1]
+    packed = np.empty(d * (d + 1) * (d + 2) // 6)
+    start = np.array([a * (a + 1) * (a + 2) // 6 for a in range(d)])  # where the entries (a, ., .) begin
+    pair = np.empty_like(rows)
+    for b in range(d):
+        np.multiply(rows[:, b:], (weight * rows[:, b])[:, None], out=pair[:, b:])
+        products = pair[:, b:].T @ rows[:, : b + 1]
+        at = start[b:, None] + b * (b + 1) // 2 + np.arange(b + 1)
+        packed[at] = products
+    return packed
+
+
+def mixed_moments(a: Matrix, b: Matrix, c: Matrix, weight: Vector) -> NDArray[np.float64]:
+    """Return the sum over rows of weight a b c, all entries: a matrix product for each column of the narrowest."""
+    parts = [a, b, c]
+    narrow = int(np.argmin([part.shape[1] for part in parts]))
+    one, other = (k for k in range(3) if k != narrow)
+    out = np.empty([part.shape[1] for part in parts])
+    view = np.moveaxis(out, narrow, 0)
+    for k in range(parts[narrow].shape[1]):
+        view[k] = (parts[one] * (weight * parts[narrow][:, k])[:, None]).T @ parts[other]
+    return out
+
+
+def packed_indices(d: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return a, b and c of all packed entries, a >= b >= c."""
+    some = [(np.full(b + 1, a), np.full(b + 1, b), np.arange(b + 1)) for a in range(d) for b in range(a + 1)]
+    first, second, third = (np.concatenate(index) for index in zip(*some, strict=True))
+    return first, second, third

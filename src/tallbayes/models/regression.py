@@ -1,4 +1,4 @@
-"""Regressions: a response that depends on a design through one linear predictor."""
+"""Regressions: a response that depends on a design through one linear predictor, or through several."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,12 @@ from tallbayes.checks import counted
 from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
+from tallbayes.families.structure import Output, one_predictor
 from tallbayes.families.responses import robust_spread, without_outliers
 from tallbayes.models.base import Model
-from tallbayes.models.predictors import Linear
-from tallbayes.models.products import weighted_gram
-from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
+from tallbayes.models.predictors import Linear, Predictors, Several
+from tallbayes.models.starts import least_squares, refuse_certain_scale, starting_scale
+from tallbayes.priors import NORMAL, CoefficientPriors, HalfStudentT, Prior, ScalePrior, each, joined
 from tallbayes.sources.arrays import (
     ArraySource,
     design_matrix,
@@ -47,7 +48,7 @@ class Regression(Model):
     y : array_like or None
         Response, one for each row; None for a source.
     family : Family
-        Likelihood, from `tallbayes.families`.
+        Likelihood, from `tallbayes.families`. Further parameters, such as an unknown scale, are part of it.
     prior : Prior or sequence of Prior or mapping or None
         Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
         dictionary from names to priors. Defaults to ``WeaklyInformative()``, also for columns that a dictionary
@@ -88,22 +89,45 @@ class Regression(Model):
         else:
             source = _source(X, y, family, offset, weights, names)
         before = source.passes
-        self.names = list(source.names)
-        self.family, self.rows, self.predictors = family, family.rows, Linear()
+        columns = list(source.names)
+        self.structure = family.structure(columns, [])
+        self.names = list(self.structure.names)
+        self.family, self.rows = family, family.rows
+        several = self.structure.lines != one_predictor(columns).lines
+        self.predictors: Predictors = Several(self.structure.lines, self.d) if several else Linear()
         self.source = source
         with silence():  # a moment's compilation, which is not worth a word
             self.profile: Profile = source.reduce(_profile, family, source.names, source.n)
         self.checking_passes = source.passes - before
         refuse_unusable_columns(self.profile.largest, source.names)
-        scale = family.predictor_scale(self.profile.responses, self.profile.weights)
+        self.unit = scale = family.predictor_scale(self.profile.responses, self.profile.weights)
         if isinstance(source, ArraySource):
             coded, weight = family.encode(source.responses[:, 0], source.weight)
             source.responses, source.weight = coded[:, None], np.atleast_1d(weight)
         elif type(family).encode is not Family.encode:
             self.source = EncodedSource(source, family.encode)
-        self.prior = each(prior, self.names)
+        self.prior = each(prior, columns)
         self.coefficient_priors = self.prior.resolve(self.profile, scale)
-        _refuse_without_scale(self.coefficient_priors, self.names)
+        _refuse_without_scale(self.coefficient_priors, columns)
+        if self.unknown_scale:
+            refuse_certain_scale(self, scale)
+            chosen = family.scale or HalfStudentT(3.0, 2.5 * scale)  # type: ignore[attr-defined]
+            if not isinstance(chosen, ScalePrior):
+                raise InputError(
+                    f"{type(family).__name__}: scale={chosen!r} was given; expected a prior of a positive number, e.g. "
+                    "tb.priors.HalfNormal(10), a number if the scale is known, or None for the default prior."
+                )
+            self.coefficient_priors = joined(self.coefficient_priors, chosen.of_scale())
+
+    @property
+    def unknown_scale(self) -> bool:
+        """Whether the logarithm of a scale is among the parameters."""
+        return self.structure.outputs[-1].name == "scale"
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The parameters as variables of a result."""
+        return self.structure.outputs
 
     @property
     def mode_advice(self) -> str:
@@ -123,17 +147,16 @@ class Regression(Model):
             target = without_outliers(target - block.offset, robust_spread(target, np.ones(1)))
         else:
             target = target - block.offset
-        # Normal equations on scaled columns, with a ridge for those that depend on others: a start may be rough.
-        scale = np.sqrt(np.einsum("ij,ij->j", block.X, block.X) / block.count)
-        scale[scale == 0.0] = 1.0
-        gram = weighted_gram(block.X, np.ones(block.count)) / np.outer(scale, scale)
-        ridge = 1e-8 * block.count * np.eye(scale.size)
-        return np.asarray(np.linalg.solve(gram + ridge, block.X.T @ target / scale) / scale)
+        beta = least_squares(block.X, target)
+        if not self.unknown_scale:
+            return beta
+        return np.append(beta, starting_scale(block, target, beta))
 
     def holding_ridge(self, source: Source) -> Vector:
         """Return a ridge that keeps a coefficient finite when the rows do not speak of it."""
         spread = np.sqrt(source.reduce(_squares) / source.n)
-        return np.asarray((spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2)
+        ridge = (spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2
+        return np.append(ridge / self.unit**2, 0.0) if self.unknown_scale else np.asarray(ridge)
 
     def refuse_bounds(self, m: int, *, local: bool) -> None:
         """Raise if the paper's bound is asked for and the family has none."""
@@ -145,7 +168,8 @@ class Regression(Model):
 
     def __repr__(self) -> str:
         """Describe the model in a line."""
-        return f"Regression({counted(self.n, 'row')} x {counted(self.d, 'column')}, {self.family}, {self.prior})"
+        columns = counted(len(self.source.names), "column")
+        return f"Regression({counted(self.n, 'row')} x {columns}, {self.family}, {self.prior})"
 
 
 def _refuse_beside_a_source(given: dict[str, object]) -> None:

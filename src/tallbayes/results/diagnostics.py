@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import SlowMixingWarning
+from tallbayes.results.draws import shown_draws
 from tallbayes.results.mixing import Mixing, mixing_of
 from tallbayes.results.stays import longest_stays, longest_usual_stay
 from tallbayes.results.tail_visits import BEYOND
@@ -176,9 +177,7 @@ def _steps(accepted: NDArray[np.bool_]) -> str:
 
 
 def _look(tree: "DataTree") -> Look:
-    beta = tree["posterior"]["beta"].transpose("chain", "draw", ...)
-    draws = np.asarray(beta)
-    names = [str(name) for name in np.asarray(beta["coefficient"])]
+    names, draws = shown_draws(tree)
     try:
         accepted = np.asarray(tree["sample_stats"]["accepted"].transpose("chain", "draw"), dtype=np.bool_)
     except (KeyError, ValueError):

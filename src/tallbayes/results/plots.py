@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import MissingPackageError
+from tallbayes.results.draws import theta_draws
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,9 +36,8 @@ def posterior_against_laplace(tree: "DataTree", count: int = 3) -> "Figure":
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingPackageError("Pictures need matplotlib: pip install 'tallbayes[plot]'.") from None
-    beta = tree["posterior"]["beta"]
-    names = [str(name) for name in np.asarray(beta["coefficient"])]
-    draws = np.asarray(beta).reshape(-1, len(names))
+    names = [str(name) for name in np.asarray(tree["laplace"]["coefficient"])]
+    draws = theta_draws(tree).reshape(-1, len(names))
     skewness = _skewness(draws)
     shown = np.argsort(-np.abs(skewness))[:count]
     mode = np.asarray(tree["laplace"]["mode"])

@@ -7,6 +7,7 @@ import numpy as np
 
 from tallbayes.errors import InputError
 from tallbayes.results.diagnostics import judged
+from tallbayes.results.draws import shown_draws
 from tallbayes.results.mixing import TAILS
 
 if TYPE_CHECKING:
@@ -34,14 +35,16 @@ def summary(tree: "DataTree", probs: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd
     """
     import arviz_stats  # noqa: F401  registers the .azstats accessor
     import pandas as pd
+    import xarray as xr
 
     if any(not 0.0 < p < 1.0 for p in probs):
         raise InputError(f"summary: probs={tuple(probs)!r} must lie strictly between 0 and 1.")
     try:
-        beta = tree["posterior"]["beta"]
+        names, draws = shown_draws(tree)
     except (KeyError, IndexError, TypeError):
         raise InputError("summary: the tree has no posterior['beta']; give a result of tb.sample.") from None
     over = ["chain", "draw"]
+    beta = xr.DataArray(draws, dims=(*over, "coefficient"))
     columns = {"mean": beta.mean(over), "sd": beta.std(over, ddof=1)}
     for p in probs:
         columns[f"{100 * p:g}%"] = beta.quantile(p, over)
@@ -49,7 +52,6 @@ def summary(tree: "DataTree", probs: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd
     columns["ess_bulk"] = beta.azstats.ess(method="bulk")
     columns["ess_tail"] = beta.azstats.ess(method="tail", prob=TAILS)
     columns["r_hat"] = beta.azstats.rhat()
-    names = [str(name) for name in np.asarray(beta["coefficient"])]
     table = pd.DataFrame({title: values.values for title, values in columns.items()}, index=names)
     table.attrs["trust"], table["trust"] = judged(tree)
     return table

@@ -6,6 +6,7 @@ import numpy as np
 
 from tallbayes.errors import InputError
 from tallbayes.results.diagnostics import judged
+from tallbayes.results.draws import theta_draws
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,11 +42,11 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
     from scipy.special import ndtri
 
     try:
-        beta, laplace = tree["posterior"]["beta"], tree["laplace"]
+        laplace, theta = tree["laplace"], theta_draws(tree)
     except (KeyError, IndexError, TypeError):
         raise InputError("laplace_check: the tree has no laplace group; give a result of tb.sample.") from None
-    names = [str(name) for name in np.asarray(beta["coefficient"])]
-    draws = np.asarray(beta).reshape(-1, len(names))
+    names = [str(name) for name in np.asarray(laplace["coefficient"])]
+    draws = theta.reshape(-1, len(names))
     centre = np.asarray(laplace["mode"])
     sd = np.sqrt(np.diag(np.asarray(laplace["covariance"])))
     low, high = ((np.quantile(draws, p, axis=0) - centre) / sd - ndtri(p) for p in TAILS)
@@ -55,7 +56,7 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
             "sd_ratio": draws.std(axis=0, ddof=1) / sd,
             "shift_2.5%": low,
             "shift_97.5%": high,
-            "mcse": _mcse(tree) / sd,
+            "mcse": _mcse(theta) / sd,
         },
         index=names,
     )
@@ -106,7 +107,9 @@ def verdict(tree: "DataTree") -> str:
     return f"{judgement}; furthest off was {numbers}. {about_draws}"
 
 
-def _mcse(tree: "DataTree") -> "np.ndarray":
+def _mcse(draws: "np.ndarray") -> "np.ndarray":
     import arviz_stats  # noqa: F401  registers the .azstats accessor
+    import xarray as xr
 
-    return np.asarray(tree["posterior"]["beta"].azstats.mcse(method="mean"))
+    array = xr.DataArray(draws, dims=("chain", "draw", "coefficient"))
+    return np.asarray(array.azstats.mcse(method="mean"))

@@ -184,7 +184,7 @@ class _Search:
         """Take damped Newton steps until the next one is shorter than the tolerance, or made of rounding."""
         exploring = self.exploring
         point = self.evaluate(theta)
-        if not exploring and self.model.predictors.linear and np.all(np.isfinite(point.hessian)):
+        if not exploring and self.model.predictors.designed and np.all(np.isfinite(point.hessian)):
             refuse_dependent_columns(self.model, point.hessian)
         before, length_before = np.zeros_like(theta), np.inf
         for iteration in range(limit):
@@ -229,7 +229,7 @@ class _Search:
     def _refuse_endless(self, theta: Vector, step: Vector, before: Vector) -> None:
         """Raise if steps do not get shorter although the potential has become flat: Newton's do at a mode."""
         long = np.linalg.norm(step) > 1e-6 * np.linalg.norm(theta)  # and not made of rounding
-        if not self.model.predictors.linear and long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
+        if not self.model.predictors.designed and long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
             raise NoModeError(
                 "No mode was found: the negative log posterior falls ever more slowly but without end, so under a flat "
                 f"prior the posterior may not exist. {self.model.mode_advice}"
