@@ -31,6 +31,18 @@ class Family(ABC):
     def rows(self) -> Any:
         """What passes over rows and compiled code need of the family (`families/rows.py`)."""
 
+    def for_responses(self, y: Vector | None) -> "Family":
+        """Return the family as these responses make it, None for those of a source: itself, mostly."""
+        return self
+
+    def starting_parameters(self, y: Vector, columns: int) -> Vector | None:
+        """Return where the search for the mode starts, if that is not least squares on `starting_predictor`."""
+        return None
+
+    def further_priors(self) -> Any:
+        """Return the prior of parameters beside coefficients and scale, if the user gave one."""
+        return None
+
     def structure(self, names: list[str], further: list[str]) -> Structure:
         """Return how parameters become predictors, from the names of a design's columns and of further ones."""
         if further:

@@ -13,9 +13,10 @@ from tallbayes.families import Family
 from tallbayes.families.structure import Output, one_predictor
 from tallbayes.families.responses import robust_spread, without_outliers
 from tallbayes.models.base import Model
+from tallbayes.models.parameters import SomeColumns, add_columns, all_priors
 from tallbayes.models.predictors import Linear, Predictors, Several
-from tallbayes.models.starts import least_squares, refuse_certain_scale, starting_scale
-from tallbayes.priors import NORMAL, CoefficientPriors, HalfStudentT, Prior, ScalePrior, each, joined
+from tallbayes.models.starts import ridge_of_parameters, starting_parameters
+from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
 from tallbayes.sources.arrays import (
     ArraySource,
     design_matrix,
@@ -59,6 +60,10 @@ class Regression(Model):
         Frequency weights: a row of weight 3 counts as three rows.
     names : sequence of str or None
         Names of the columns. Defaults to those of a data frame, or x0, x1, ...
+    scale_design : array_like or None
+        A design of its own for the log scale of the noise (distributional regression): rows x columns, used as given.
+        Its coefficients have the family's ``scale`` as their prior, e.g. ``Gaussian(scale=tb.priors.Normal(0, 1))``,
+        or a weakly informative one. For zero-inflated and hurdle families, the design of the zeros.
     """
 
     orders = (3, 2)
@@ -73,11 +78,14 @@ class Regression(Model):
         offset: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         names: Sequence[str] | None = None,
+        scale_design: ArrayLike | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
+        further: list[str] = []
         if isinstance(X, Source):
-            _refuse_beside_a_source({"y": y, "offset": offset, "weights": weights, "names": names})
+            given = {"y": y, "offset": offset, "weights": weights, "names": names, "scale_design": scale_design}
+            _refuse_beside_a_source(given)
             source: Source = X
             if source.n < 1 or not hasattr(source, "names"):
                 raise InputError(
@@ -86,18 +94,22 @@ class Regression(Model):
                     "the columns' names."
                 )
             family.check_rows(source.n)
+            family = family.for_responses(None)
         else:
             source = _source(X, y, family, offset, weights, names)
+            family = family.for_responses(source.responses[:, 0])
+            further = add_columns(source, scale_design) if scale_design is not None else []
         before = source.passes
-        columns = list(source.names)
-        self.structure = family.structure(columns, [])
+        columns = list(source.names)[: len(source.names) - len(further)]
+        self.structure = family.structure(columns, further)
         self.names = list(self.structure.names)
         self.family, self.rows = family, family.rows
         several = self.structure.lines != one_predictor(columns).lines
+        takes_offset = any(line.offset_sign for line in self.structure.lines)
         self.predictors: Predictors = Several(self.structure.lines, self.d) if several else Linear()
         self.source = source
         with silence():  # a moment's compilation, which is not worth a word
-            self.profile: Profile = source.reduce(_profile, family, source.names, source.n)
+            self.profile: Profile = source.reduce(_profile, family, source.names, source.n, takes_offset)
         self.checking_passes = source.passes - before
         refuse_unusable_columns(self.profile.largest, source.names)
         self.unit = scale = family.predictor_scale(self.profile.responses, self.profile.weights)
@@ -107,22 +119,9 @@ class Regression(Model):
         elif type(family).encode is not Family.encode:
             self.source = EncodedSource(source, family.encode)
         self.prior = each(prior, columns)
-        self.coefficient_priors = self.prior.resolve(self.profile, scale)
-        _refuse_without_scale(self.coefficient_priors, columns)
-        if self.unknown_scale:
-            refuse_certain_scale(self, scale)
-            chosen = family.scale or HalfStudentT(3.0, 2.5 * scale)  # type: ignore[attr-defined]
-            if not isinstance(chosen, ScalePrior):
-                raise InputError(
-                    f"{type(family).__name__}: scale={chosen!r} was given; expected a prior of a positive number, e.g. "
-                    "tb.priors.HalfNormal(10), a number if the scale is known, or None for the default prior."
-                )
-            self.coefficient_priors = joined(self.coefficient_priors, chosen.of_scale())
-
-    @property
-    def unknown_scale(self) -> bool:
-        """Whether the logarithm of a scale is among the parameters."""
-        return self.structure.outputs[-1].name == "scale"
+        resolved = self.prior.resolve(SomeColumns.of(self.profile, 0, len(columns)), scale)
+        _refuse_without_scale(resolved, columns)
+        self.coefficient_priors = all_priors(self, resolved, len(columns))
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -147,19 +146,20 @@ class Regression(Model):
             target = without_outliers(target - block.offset, robust_spread(target, np.ones(1)))
         else:
             target = target - block.offset
-        beta = least_squares(block.X, target)
-        if not self.unknown_scale:
-            return beta
-        return np.append(beta, starting_scale(block, target, beta))
+        return starting_parameters(self, block, target)
 
     def holding_ridge(self, source: Source) -> Vector:
         """Return a ridge that keeps a coefficient finite when the rows do not speak of it."""
         spread = np.sqrt(source.reduce(_squares) / source.n)
         ridge = (spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2
-        return np.append(ridge / self.unit**2, 0.0) if self.unknown_scale else np.asarray(ridge)
+        return ridge_of_parameters(self, ridge)
 
     def refuse_bounds(self, m: int, *, local: bool) -> None:
         """Raise if the paper's bound is asked for and the family has none."""
+        if not local and not self.predictors.linear:
+            raise InputError(
+                f"{self.family} has several predictors for each row, and no global bound. Use bound=tb.bounds.Local()."
+            )
         if not local and not math.isfinite(self.family.supremum(m)):
             raise InputError(
                 f"{self.family} has no global bound of order {m - 1}: its derivative of order {m} is "
@@ -220,13 +220,15 @@ def _source(
     )
 
 
-def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
+def _profile(block: Block, family: Family, names: list[str], n: int, takes_offset: bool) -> Profile:
     """Return the facts about a block of a regression, or raise if a value of X or y cannot be used."""
     if block.X.shape != (block.count, len(names)):
         raise InputError(
             f"X: the block that begins at row {block.first} has shape {block.X.shape}; expected {block.count} rows, "
             f"one for each response, and {len(names)} columns, one for each name of the source."
         )
+    if not takes_offset and np.any(block.offset):
+        raise InputError(f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out.")
     profile = profile_block(block, names, n)
     y = block.responses[:, 0]
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST_COLUMN))

@@ -70,3 +70,30 @@ def refuse_certain_scale(model: "Regression", spread: float) -> None:
             "exactly, and the density of the scale rises towards 0 without end. Use fewer columns, give the scale (e.g. "
             "scale=1.0), or a prior that keeps it away from 0, e.g. scale=tb.priors.LogNormal(0, 1)."
         )
+
+
+def starting_parameters(model: "Regression", block: Block, target: Vector) -> Vector:
+    """Return where the search starts: least squares, a scale from its residuals, or the family's own guess."""
+    structure, X = model.structure, block.X
+    columns = structure.lines[0].count
+    own = model.family.starting_parameters(block.responses[:, 0], columns)
+    if own is not None:
+        return np.concatenate([own, np.zeros(model.d - own.size)])
+    beta = least_squares(X[:, :columns], target)
+    last = structure.outputs[-1].name
+    if last == "beta":
+        return beta
+    level = starting_scale(block._replace(X=X[:, :columns]), target, beta)
+    if last == "scale":
+        return np.append(beta, level)
+    return np.append(beta, least_squares(X[:, columns:], np.full(block.count, level)))
+
+
+def ridge_of_parameters(model: "Regression", ridge: Vector) -> Vector:
+    """Return the precisions that hold a subsample's parameters, from those of the columns' coefficients."""
+    out = np.zeros(model.d)
+    for line in model.structure.lines:
+        share = 1.0 / model.unit**2 if line.offset_sign and len(model.structure.lines) > 1 else 1.0
+        part = share * ridge[line.column : line.column + line.count]
+        out[line.parameter : line.parameter + line.count] = part
+    return out
