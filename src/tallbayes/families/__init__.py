@@ -1,8 +1,9 @@
-"""Likelihood families: one scalar function each."""
+"""Likelihood families: functions of one linear predictor, or of several."""
 
 from tallbayes.families.base import Family
 from tallbayes.families.bernoulli import Bernoulli
 from tallbayes.families.binomial import Binomial
+from tallbayes.families.categorical import Categorical
 from tallbayes.families.exponential import Gamma, Poisson
 from tallbayes.families.from_formula import custom
 from tallbayes.families.gaussian import Gaussian
@@ -13,6 +14,7 @@ from tallbayes.families.student_t import StudentT
 __all__ = [
     "Bernoulli",
     "Binomial",
+    "Categorical",
     "Family",
     "Gamma",
     "Gaussian",
