@@ -8,6 +8,7 @@ from tallbayes.families.exponential import Gamma, Poisson
 from tallbayes.families.from_formula import custom
 from tallbayes.families.gaussian import Gaussian
 from tallbayes.families.negative_binomial import NegativeBinomial
+from tallbayes.families.ordinal import Ordinal
 from tallbayes.families.pseudo_huber import PseudoHuber
 from tallbayes.families.student_t import StudentT
 
@@ -19,6 +20,7 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "NegativeBinomial",
+    "Ordinal",
     "Poisson",
     "PseudoHuber",
     "StudentT",
