@@ -523,6 +523,99 @@ def _noise_suprema(problem, mixed, m, radius):
     return found
 
 
+def softmax(y, *eta):
+    """log(1 + sum_j exp(eta_j)) - eta_y."""
+    total = eta[0].exp() + 1
+    for one in eta[1:]:
+        total = total + one.exp()
+    value = total.log()
+    for j, one in enumerate(eta):
+        value = value - one * (y == j + 1)
+    return value
+
+
+def softmax_suprema(problem, order, radius):
+    """Cumulants of moves that lie within an interval, or whose probability is small."""
+    m, n = order + 1, problem.n
+    at = np.column_stack([np.zeros(n), np.float64(problem.predictor(problem.centre)[0])])
+    white = np.concatenate([np.zeros((n, 1, problem.centre.size)), problem.lines @ problem.unwhiten], axis=1)
+    apart = np.linalg.norm(white[:, :, None] - white[:, None], axis=3)
+    found = np.empty((3, n))
+    for i in range(n):
+        R = apart[i].max()
+        k = int(problem.y[i]) if m == 1 else int(np.argmax(at[i]))
+        p = 1 / (1 + np.exp(-(at[i] - at[i, k] + radius * apart[i, k])))
+        if m == 1:
+            rise = fall = min(p @ apart[i, k], apart[i, k].max())
+        else:
+            variance = min(p @ apart[i, k] ** 2, math.inf)
+            rise, fall = {
+                2: (min(R**2 / 4, variance), 0.0),
+                3: (min(R**3 / (6 * math.sqrt(3)), R * variance),) * 2,
+                4: (min(R**4 / 12, R**2 * variance), min(R**4 / 8, 2 * variance**2)),
+            }[m]
+        found[:, i] = rise, fall, max(rise, fall)
+    return found
+
+
+def ordinal_logit(y, a, b, levels):
+    """-log(F(a) - F(b)); b is absent for level 0, and a for the last."""
+    one = (-a).softplus() * (y < levels - 1)
+    other = b.softplus() * (y > 0)
+    middle = (y > 0) & (y < levels - 1)
+    # Where a cut is missing the difference is put at 1, and taken out again.
+    gap = (a - b) * middle + (1.0 - middle)
+    return one + other - (-((-gap).expm1())).log() * middle
+
+
+def ordinal_suprema(levels):
+    """Suprema of three functions of one variable: of a, of b, and of their difference."""
+
+    def extremes(function, low, high, m):
+        found = []
+        for sign in (1.0, -1.0):
+            here, there, best = low, high, -math.inf
+            for _ in range(3):
+                grid = np.linspace(here, there, 301)
+                values = sign * np.float64(function(Series.variable(grid)).derivatives()[m])
+                k = int(np.argmax(values))
+                best = max(best, values[k])
+                here, there = grid[max(k - 1, 0)], grid[min(k + 1, 300)]
+            found.append(max(best, 0.0))
+        return found
+
+    def suprema(problem, order, radius):
+        m = order + 1
+        if (order, radius) in problem.memo:
+            return problem.memo[order, radius]
+        at = np.float64(problem.predictor(problem.centre)[0])
+        white = problem.lines @ problem.unwhiten
+        found = np.zeros((3, problem.n))
+        parts = [
+            (at[:, 0], white[:, 0], lambda x: (-x).softplus(), problem.y < levels - 1),
+            (at[:, 1], white[:, 1], lambda x: x.softplus(), problem.y > 0),
+            (
+                at[:, 0] - at[:, 1],
+                white[:, 0] - white[:, 1],
+                lambda x: -(-((-x).expm1())).log(),
+                (problem.y > 0) & (problem.y < levels - 1),
+            ),
+        ]
+        for i in range(problem.n):
+            for centre, lines, function, present in parts:
+                if not present[i]:
+                    continue
+                norm = np.linalg.norm(lines[i])
+                low, high = centre[i] - radius * norm, centre[i] + radius * norm
+                ends = [end * norm**m for end in extremes(function, low, high, m)]
+                whole = max(ends)
+                found[:, i] += (*ends, whole) if m % 2 == 0 else (whole,) * 3
+        problem.memo[order, radius] = found
+        return found
+
+    return suprema
+
+
 def global_constants(problem, order):
     """psi of (P) eq:smh-bound (order 1 to 3) or of eq:lipschitz-bounds (order 0)."""
     supremum = problem.rows.constants(order + 1)

@@ -170,10 +170,13 @@ class JointCase(Case):
     def problem(self, centre) -> oracle.Problem:
         """The same model as the oracle sees it."""
         rows, lines, offset, others = joint_rows(self)
+        cuts, others = others is None, others or []
         d = lines.shape[2]
         mean, precision = np.zeros(d), np.zeros(d)
-        p = self.X.shape[1]
+        p = (d // self.X.shape[1]) * self.X.shape[1] if not others else self.X.shape[1]
         mean[:p], precision[:p] = self.prior.mean, float(self.prior.scale) ** -2.0
+        if cuts:
+            mean[self.X.shape[1] :], precision[self.X.shape[1] :] = 0.0, 10.0**-2.0
         weights = np.ones(self.y.size) if self.weights is None else self.weights
         X = self.X.astype(float)
         given = (X, self.y, rows, mean, precision, weights, offset, np.array(centre), tuple(others))
@@ -194,6 +197,24 @@ def joint_rows(case: JointCase) -> Any:
     """The oracle's rows, lines, offsets and further priors of a case."""
     n, p = case.X.shape
     offset = np.zeros(n) if case.offset is None else case.offset
+    if isinstance(case.family, tb.families.Categorical):
+        q = case.family.classes - 1
+        lines = np.zeros((n, q, q * p))
+        for j in range(q):
+            lines[:, j, j * p : (j + 1) * p] = case.X
+        return oracle.JointRows(oracle.softmax, oracle.softmax_suprema), lines, np.zeros((n, q)), []
+    if isinstance(case.family, tb.families.Ordinal):
+        levels = case.family.levels
+        lines = np.zeros((n, 2, p + levels - 1))
+        for i, level in enumerate(case.y.astype(int)):
+            for j, cut in enumerate((level, level - 1)):
+                if 0 <= cut < levels - 1:
+                    lines[i, j, :p], lines[i, j, p + cut] = -case.X[i], 1.0
+        present = np.any(lines != 0.0, axis=2)
+        rows = oracle.JointRows(
+            lambda y, a, b: oracle.ordinal_logit(y, a, b, levels), oracle.ordinal_suprema(levels)
+        )
+        return rows, lines, -offset[:, None] * present, None
     lines = np.zeros((n, 2, p + 1))
     lines[:, 0, :p], lines[:, 1, p] = case.X, 1.0
     scale = case.family.scale
@@ -218,7 +239,26 @@ def _joint_noise(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.floa
     return JointCase(X, y, family, tb.priors.Normal(0.1, 1.5), weights, offset)
 
 
+def _softmax(seed: int, n: int, d: int, classes: int) -> JointCase:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2
+    scores = X @ rng.standard_normal((d, classes)) + rng.gumbel(size=(n, classes))
+    weights = rng.choice([0.5, 1.0, 2.0], n)
+    y = np.argmax(scores, axis=1).astype(float)
+    return JointCase(X, y, tb.families.Categorical(classes), tb.priors.Normal(0.1, 1.5), weights)
+
+
+def _ordinal(seed: int, n: int, d: int, levels: int) -> JointCase:
+    rng = np.random.default_rng(seed)
+    X, offset = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2, 0.2 * rng.standard_normal(n)
+    score = X @ rng.standard_normal(d) + offset + rng.logistic(size=n)
+    y = np.searchsorted(np.quantile(score, np.linspace(0, 1, levels + 1)[1:-1]), score).astype(float)
+    return JointCase(X, y, tb.families.Ordinal(levels), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset)
+
+
 JOINT = {
+    "ordinal": _ordinal(36, 150, 2, 4),
+    "softmax": _softmax(35, 60, 2, 4),
     "scale-student": _joint_noise(tb.families.StudentT(4.0, tb.priors.HalfNormal(1.5)), 31, 40, 2),
     "scale-gaussian": _joint_noise(tb.families.Gaussian(tb.priors.Exponential(0.7)), 32, 40, 3),
     "scale-huber": _joint_noise(

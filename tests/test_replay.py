@@ -76,6 +76,10 @@ WIDER_CHAINS = [
     ("scale-gaussian", "FMH-local", "preconditioned", 60.0, 2.0),
     ("scale-huber", "SMH3-local", "surrogate", 60.0, 3.0),
     ("scale-ends", "MH", "walks-between", math.inf, None),
+    ("softmax", "SMH3-local", "independent-walks", 60.0, 3.0),
+    ("softmax", "SMH1-local", "walk", math.inf, 3.0),
+    ("ordinal", "SMH3-local", "independent-walks", 60.0, 3.0),
+    ("ordinal", "SMH1-local", "walk", math.inf, 3.0),
     ("single-twelve", "SMH2-local", "antithetic-walks", math.inf, 6.0, True),
 ]
 

@@ -86,43 +86,37 @@ def test_tables_hold_every_derivative():
         assert sorted(index_of(*key) for key in found) == list(range(14))
 
 
+def along(rows, y, eta, tau, unit, m):
+    """The m-th derivative along a move, at many points; of order 4 by differences of the third."""
+
+    def third(shift):
+        at = np.array([eta + shift * unit[0], tau + shift * unit[1]])
+        order = min(m, 3)
+        jets = rows.jets(np.full((eta.size, 1), y), at, order, first=order)
+        return sum(math.comb(order, b) * jets[b] * unit[0] ** (order - b) * unit[1] ** b for b in range(order + 1))
+
+    return third(0.0) if m < 4 else (third(1e-4) - third(-1e-4)) / 2e-4
+
+
 @pytest.mark.parametrize(("name", "m"), list(itertools.product(FAMILIES, [1, 2, 3, 4])))
 def test_bounds_hold_and_are_reached(name, m):
     """Search a box for a derivative along any unit move beyond its bound; along one predictor the bound is reached."""
-    family, _ = FAMILIES[name]
-    rows, rng = family.rows, np.random.default_rng(m)
-
-    def along(y, eta, tau, unit):
-        jets = rows.jets(np.array([[y]]), np.array([[eta], [tau]]), min(m, 3), first=min(m, 3))[:, 0]
-        if m < 4:
-            return sum(math.comb(m, b) * jets[b] * unit[0] ** (m - b) * unit[1] ** b for b in range(m + 1))
-        step = 1e-4
-        ends = [
-            rows.jets(np.array([[y]]), np.array([[eta + s * step * unit[0]], [tau + s * step * unit[1]]]), 3, first=3)
-            for s in (-1, 1)
-        ]
-        change = (ends[1] - ends[0])[:, 0] / (2 * step)
-        return sum(math.comb(3, b) * change[b] * unit[0] ** (3 - b) * unit[1] ** b for b in range(4))
-
-    for _ in range(12):
+    rows, rng = FAMILIES[name][0].rows, np.random.default_rng(m)
+    s, t = (part.ravel() for part in np.meshgrid(np.linspace(-1, 1, 61), np.linspace(-1, 1, 61)))
+    for _, norms in itertools.product(range(12), ([0.3, 0.2], [0.5, 0.0], [0.0, 0.4], [1e-2, 2e-2])):
         y, eta, tau = 3.0 * rng.standard_normal(3) * [1.0, 0.3, 0.2]
-        for norms in ([0.3, 0.2], [0.5, 0.0], [0.0, 0.4], [1e-3, 1e-3]):
-            radius = 2.0 * rng.random()
-            given = np.array([[y]]), np.array([[eta], [tau]]), np.array(norms)[:, None]
-            rise, fall, whole = rows.bounds(*given, radius, m)[:, 0]
-            assert max(rise, fall) <= whole * (1 + 1e-12)
-            found = []
-            for s, t in itertools.product(np.linspace(-1, 1, 41), repeat=2):
-                at = eta + s * radius * norms[0], tau + t * radius * norms[1]
-                for unit in ([norms[0], norms[1]], [norms[0], -norms[1]], [0.6 * norms[0], 0.8 * norms[1]]):
-                    found.append(along(y, *at, unit))
-                if norms[0] == 0.0 or norms[1] == 0.0:
-                    found[-1] = 0.0
-            slack = 1e-6 * whole + 1e-12
-            assert np.max(found) <= (rise if m % 2 == 0 else whole) + slack
-            assert -np.min(found) <= (fall if m % 2 == 0 else whole) + slack
-            if norms[1] == 0.0 or (norms[0] == 0.0 and m < 4):  # one predictor alone: the bound is the supremum
-                assert np.max(np.abs(found)) >= 0.98 * whole - 1e-9
+        radius = 2.0 * rng.random()
+        given = np.array([[y]]), np.array([[eta], [tau]]), np.array(norms)[:, None]
+        rise, fall, whole = rows.bounds(*given, radius, m)[:, 0]
+        assert max(rise, fall) <= whole * (1 + 1e-12)
+        at = eta + s * radius * norms[0], tau + t * radius * norms[1]
+        units = [norms, [norms[0], -norms[1]], [0.6 * norms[0], 0.8 * norms[1]]]
+        found = np.concatenate([along(rows, y, *at, unit, m) for unit in units])
+        slack = 1e-5 * whole + 1e-11
+        assert np.max(found) <= (rise if m % 2 == 0 else whole) + slack
+        assert -np.min(found) <= (fall if m % 2 == 0 else whole) + slack
+        if 0.0 in norms:  # one predictor alone: the bound is the supremum
+            assert np.max(np.abs(found)) >= 0.98 * whole - 1e-9
 
 
 PRIORS = {
@@ -157,9 +151,10 @@ def test_priors_are_of_the_scale_itself(name):
     values, slopes, curvatures = (np.array(part) for part in zip(*(resolved.stand_in(np.array([x])) for x in t), strict=True))
     np.testing.assert_allclose(values - values[0], wanted - wanted[0], atol=1e-12)
     h = 1e-5
-    up, down = (np.array([resolved.stand_in(np.array([x + s]))[1][0] for x in t]) for s in (h, -h))
-    np.testing.assert_allclose(curvatures[:, 0], (up - down) / (2 * h), rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(np.gradient(values, t, edge_order=2)[1:-1], slopes[1:-1, 0], rtol=0.3, atol=0.3)
+    ends = [[resolved.stand_in(np.array([x + step])) for x in t] for step in (-h, h)]
+    rise, bend = (np.array([(up[k] - low[k]) / (2 * h) for low, up in zip(*ends, strict=True)]).ravel() for k in (0, 1))
+    np.testing.assert_allclose(slopes[:, 0], rise, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(curvatures[:, 0], bend, rtol=1e-6, atol=1e-7)
     if resolved.kind[0] > tb.priors.UNIFORM:
         compiled = [prior_potential(*(float(part[0]) for part in resolved), x) for x in t]
         np.testing.assert_allclose(compiled, values, rtol=1e-13, atol=1e-13)
@@ -204,7 +199,7 @@ def test_passes_of_several_predictors_are_those_of_their_lines(layout):
     lines[:, 1, p:] = X[:, p:] if layout == "two designs" else 1.0
     source = ArraySource(X, y[:, None], rng.random(n) + 0.5, 0.2 * rng.standard_normal(n), names)
     block, theta = source.whole.converted(), 0.3 * rng.standard_normal(d)
-    eta = np.einsum("nqd,d->qn", lines, theta)
+    eta = np.ascontiguousarray(np.einsum("nqd,d->qn", lines, theta))
     eta[0] += block.offset
     np.testing.assert_allclose(predictors.at(block, theta), eta, atol=1e-13)
     root = np.linalg.cholesky(np.eye(d) * 5.0 + 0.5)
@@ -280,9 +275,10 @@ def test_no_expectation_moves():
         theta = np.array([0.3 + rng.standard_normal(), 0.1 + 0.4 * rng.standard_normal()])
         y = X[:, 0] * theta[0] + math.exp(theta[1]) * rng.standard_t(5.0, n)
         model = tb.Regression(X, y, family, tb.priors.Normal(0.3, 1.0))
-        setup = setup_at(model, Mode(centre, 0.0, np.zeros(2), np.eye(2), 0), centre)
-        if np.linalg.eigvalsh(setup.mode.hessian)[0] <= 0.0:
-            continue  # the centre does not depend on where the chain is, so this is no choice among outcomes
+        try:
+            setup = setup_at(model, Mode(centre, 0.0, np.zeros(2), np.eye(2), 0), centre)
+        except np.linalg.LinAlgError:
+            continue  # no ball around this centre; that depends on y alone, and so it is no choice among outcomes
         prepared = kernel.prepare(model, setup=setup)
         driver = Driver(directly(prepared), draws, prepared.metric.root.T @ (theta - centre))
         out = run(driver, 6)
@@ -314,7 +310,7 @@ def test_a_known_scale_has_one_predictor():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda X, y: tb.families.Gaussian("wide"), "scale='wide' was given; expected a positive number"),
+        (lambda X, y: tb.families.Gaussian("wide"), "scale='wide' must be a positive, finite number"),
         (lambda X, y: tb.families.StudentT(scale=-1.0), "scale=-1.0 must be a positive"),
         (lambda X, y: tb.priors.HalfNormal(0.0), "scale=0.0 must be a positive"),
         (lambda X, y: tb.priors.HalfNormal(1e200), "must be between"),
@@ -352,7 +348,7 @@ def test_shifted_columns_and_outliers_do_no_harm(name):
     rng = np.random.default_rng(6)
     X = np.column_stack([np.ones(300), 1000.0 + rng.standard_normal((300, 2))])
     y = X @ [5.0, 1.0, -1.0] + rng.standard_t(3.0, 300)
-    y[:3] = 1e4 if name != "gaussian" else y[:3]
+    y[:3] = 1e4 if name == "student" else y[:3]
     model = tb.Regression(X, y, FAMILIES[name][0], FLAT)
     tree = tb.sample(model, draws=500, chains=2, seed=1, progress=False)
     scale = float(tree["posterior"]["scale"].mean())

@@ -8,8 +8,10 @@ from tallbayes.families.exponential import Gamma, Poisson
 from tallbayes.families.from_formula import custom
 from tallbayes.families.gaussian import Gaussian
 from tallbayes.families.negative_binomial import NegativeBinomial
+from tallbayes.families.ordinal import Ordinal
 from tallbayes.families.pseudo_huber import PseudoHuber
 from tallbayes.families.student_t import StudentT
+from tallbayes.families.zeros import HurdlePoisson, ZeroInflatedPoisson
 
 __all__ = [
     "Bernoulli",
@@ -18,9 +20,12 @@ __all__ = [
     "Family",
     "Gamma",
     "Gaussian",
+    "HurdlePoisson",
     "NegativeBinomial",
+    "Ordinal",
     "Poisson",
     "PseudoHuber",
     "StudentT",
+    "ZeroInflatedPoisson",
     "custom",
 ]

@@ -38,6 +38,10 @@ class Family(ABC):
         """Return where the search for the mode starts, if that is not least squares on `starting_predictor`."""
         return None
 
+    def starting_second(self, y: Vector) -> float | None:
+        """Return where the search starts for a second predictor, if that is not the scale of residuals."""
+        return None
+
     def further_priors(self) -> Any:
         """Return the prior of parameters beside coefficients and scale, if the user gave one."""
         return None

@@ -58,6 +58,18 @@ def one_predictor(names: list[str]) -> Structure:
     return Structure((line,), tuple(names), (Output("beta", 0, len(names), tuple(names)),))
 
 
+def location_and_second(names: list[str], further: list[str], what: str) -> Structure:
+    """Return the structure of a location and a second predictor, which is constant or has columns of its own."""
+    p, r = len(names), len(further)
+    location, beta = Line(0, p, 0, offset_sign=1), Output("beta", 0, p, tuple(names))
+    if not r:
+        second = Line(0, 0, 0, own=p, own_count=1)
+        return Structure((location, second), (*names, what), (beta, Output(what, p, 1)))
+    every = (*names, *(f"{what}: {name}" for name in further))
+    output = Output(f"{what}_beta", p, r, tuple(further), dimension=f"{what}_coefficient")
+    return Structure((location, Line(p, r, p)), every, (beta, output))
+
+
 def location_and_scale(names: list[str], scale_names: list[str]) -> Structure:
     """Return the structure of a location, and of a log scale that is constant or has columns of its own."""
     p, r = len(names), len(scale_names)

@@ -83,8 +83,10 @@ def starting_parameters(model: "Regression", block: Block, target: Vector) -> Ve
     last = structure.outputs[-1].name
     if last == "beta":
         return beta
-    level = starting_scale(block._replace(X=X[:, :columns]), target, beta)
-    if last == "scale":
+    level = model.family.starting_second(block.responses[:, 0])
+    if level is None:
+        level = starting_scale(block._replace(X=X[:, :columns]), target, beta)
+    if structure.lines[-1].count == 0:
         return np.append(beta, level)
     return np.append(beta, least_squares(X[:, columns:], np.full(block.count, level)))
 
