@@ -481,7 +481,9 @@ class Table:
         p, length = Real(self.potential - np.min(self.potential)), np.diff(Real(self.knots))
         slopes = np.diff(p) / np.where(length > 0, length, 1)
         # The integral of exp(-p - slope x) over x from 0 to the length.
-        inner = np.exp(-p[:-1]) * np.where(slopes == 0, length, -np.expm1(-slopes * length) / (slopes + (slopes == 0)))
+        inner = np.exp(-p[:-1]) * np.where(
+            slopes == 0, length, -np.expm1(-slopes * length) / (slopes + (slopes == 0))
+        )
         return np.concatenate([[np.exp(-p[0]) / self.left], inner, [np.exp(-p[-1]) / self.right]])
 
     def minus_log_density(self, z):
