@@ -302,7 +302,7 @@ def test_acceptance_with_tables_leaves_no_residual_long(chain):
     check_residuals(chain, 2000, seed=6)
 
 
-@pytest.mark.parametrize("chain", FORCED, ids=str)
+@pytest.mark.parametrize("chain", [FORCED[0], ("logit", 3, "no-table", math.inf, 8.0)], ids=str)
 def test_free_coordinates_end_where_digits_are_lost(chain):
     """As far out as steps look at few rows, the surrogate has the digits that they need; then all rows decide."""
     p = pair_of(*chain)
@@ -316,7 +316,7 @@ def test_free_coordinates_end_where_digits_are_lost(chain):
         middle = p.problem.centre[None]
         wanted -= p.problem.surrogate(middle, p.rule.order) + p.proposal.log_density(middle, middle)
         found = surrogate_at(target, z) - surrogate_at(target, np.zeros(4))
-        assert found == float(wanted[0]) or abs(found - float(wanted[0])) < 0.01  # both may be infinite
+        assert abs(found - float(wanted[0])) < 0.01
     for far in (10_001.0, -10_001.0, 1e9):
         z = np.array([far, 0.1, 0.2, -0.1])
         assert step_rate(target, inside, z) == step_rate(target, z, inside) == math.inf
