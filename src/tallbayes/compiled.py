@@ -1,8 +1,9 @@
 """How tallbayes compiles, and where compiled code is kept.
 
-Two rules keep a newcomer's wait short. Compiled code is split where its parts vary: what depends on a family, and
-what is seldom needed, is called by address (`ByAddress`), so that neither compiles the other again. And whatever was
-compiled is kept on disk.
+Three rules keep a newcomer's wait short. Compiled code is split where its parts vary: what depends on a family, and
+what is seldom needed, is called by address (`ByAddress`), so that neither compiles the other again. Whatever was
+compiled is kept on disk. And with an empty directory a second process compiles what all chains share, while this one
+compiles what the model needs (`SecondProcess`): Numba itself uses one core.
 
 Numba checks the content of the file that holds a cached function, but not of the functions it calls in other files:
 editing a family would leave the old code inside a cached kernel. So the cache directory is named by a hash of all
@@ -10,9 +11,11 @@ source that compiled code is made of: every room of the package but those that o
 there gives a new, empty directory; a stale kernel cannot be found.
 """
 
+import atexit
 import hashlib
 import os
 import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -129,6 +132,60 @@ class Stopwatch:
         return float(self._compiling.duration) if self._compiling.done else 0.0
 
 
+class SecondProcess:
+    """Another Python that compiles what all chains share (`kernels/precompile.py`), into the same directory.
+
+    It is started once, where nothing was compiled before and there is a core for it. Should it fail, or be slow to
+    end, this process compiles for itself: nothing depends on it but time.
+    """
+
+    ALONE = "TALLBAYES_COMPILE_ALONE"
+    """An environment variable that keeps it from being started."""
+    LONGEST_WAIT = 60.0
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tried = False
+        self._started = 0.0
+
+    def start_if_new(self) -> None:
+        """Start it, if this is the first compilation on a machine."""
+        if self._tried:
+            return
+        self._tried = True
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if directory().exists() or cores < 2 or os.environ.get(self.ALONE) or not sys.executable:
+            return
+        script = f"from tallbayes.kernels.precompile import precompile; precompile({str(directory())!r})"
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        try:
+            os.makedirs(directory(), exist_ok=True)  # where nothing can be kept, nothing can be shared
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", script],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, self.ALONE: "1", "PYTHONPATH": paths},
+                start_new_session=True,  # Ctrl-C is for the caller
+            )
+        except OSError:
+            return
+        self._started = time.monotonic()
+        atexit.register(self._process.terminate)
+
+    def may_make(self, function: Any) -> bool:
+        """Return whether it is at work and may still compile a function of a chain."""
+        if self._process is None or not function.__module__.startswith("tallbayes.kernels."):
+            return False
+        at_work = self._process.poll() is None and time.monotonic() - self._started < self.LONGEST_WAIT
+        if not at_work:
+            self._process = None
+        return at_work
+
+
+second = SecondProcess()
+
+
 class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
     """Finds a function's place in our directory, without creating it."""
 
@@ -157,13 +214,20 @@ class _Cache(caching.FunctionCache):
     _impl_class = _Implementation
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        try:
-            found = super().load_overload(signature, context)
-        except UNREADABLE:
-            found = None  # damaged, or not ours to read: compile again
+        found = self._loaded(signature, context)
         if found is None:
             announcements.say("compiling", f"compiling, once on this machine (about {USUAL_SECONDS} s) ...")
+            second.start_if_new()
+            while found is None and second.may_make(self._py_func):
+                time.sleep(0.05)
+                found = self._loaded(signature, context)
         return found
+
+    def _loaded(self, signature: Any, context: Any) -> Any:
+        try:
+            return super().load_overload(signature, context)
+        except UNREADABLE:
+            return None  # damaged, or not ours to read: compile again
 
     def save_overload(self, signature: Any, data: Any) -> None:
         try:

@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
+from tallbayes.kernels.addressed import AddressedTarget
 from tallbayes.kernels.scalable_mh_steps import run_chunk
 from tallbayes.kernels.state import ALL_ROWS, Draws, State
+from tallbayes.kernels.surrogate_values import prior_value
 from tallbayes.kernels.target import Target, prior_at
 from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import shift
-from tallbayes.setup.exact_prior import evaluate_exact
 from tallbayes.setup.metric import Metric
-from tallbayes.setup.polynomial import evaluate_one
-from tallbayes.setup.tables import table_excess
 from tallbayes.sources.arrays import ArraySource
 from tallbayes.sources.memory import load_row
 
@@ -62,7 +61,9 @@ def rows_are_at_hand(model: Model) -> bool:
 
 
 @compiled
-def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: Matrix, row: Vector) -> float:
+def _sum_potential(
+    target: AddressedTarget, jets: Any, theta: Vector, eta: Matrix, out: Matrix, row: Vector
+) -> float:
     """Return the negative log-likelihood at theta."""
     rows, linear = target.rows, target.likelihood.linear
     n, total = rows.responses.shape[0], 0.0
@@ -95,19 +96,8 @@ def _sum_potential(target: Target, jets: Any, theta: Vector, eta: Matrix, out: M
 
 
 @compiled
-def _prior(target: Target, z: Vector, scratch: Vector) -> float:
-    linear, isotropic, quadratic, _, padded = target.prior
-    terms = target.surrogate.terms
-    facts, rows, constant, _ = terms.exact
-    value = evaluate_one(linear, isotropic, quadratic, padded, z, scratch)
-    if facts.size > 0:
-        value += evaluate_exact(facts, rows, constant, z)
-    return value - table_excess(terms.tables, z)
-
-
-@compiled
 def run_with_rows_at_hand(
-    target: Target,
+    target: AddressedTarget,
     move: AffineProposal,
     state: State,
     rng: Any,
@@ -140,7 +130,9 @@ def run_with_rows_at_hand(
             else:
                 now.proposed_potential = found
         change = now.proposed_potential - now.potential
-        now.answer = _prior(target, state.z, state.padded) - _prior(target, state.proposed, state.padded) - change
+        terms = target.surrogate.terms
+        here, there = prior_value(terms, state.z, state.padded), prior_value(terms, state.proposed, state.padded)
+        now.answer = here - there - change
         now.rows += n
         now.exposure += n
         now.work += n

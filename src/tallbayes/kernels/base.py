@@ -58,6 +58,8 @@ class Prepared:
     """How far from the centre chains may start."""
     tables: Tables | None = None
     """Tables that proposals are drawn from."""
+    free: int = 0
+    """The first so many coordinates may be anywhere: the ball is about the others."""
 
     def start(self, rng: np.random.Generator) -> Vector:
         """Return where a chain starts: normal, but twice as wide, though not outside the ball.

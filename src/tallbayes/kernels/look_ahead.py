@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_within
+from tallbayes.kernels.addressed import AddressedSurrogate
 from tallbayes.kernels.state import BLOCK, Ahead
-from tallbayes.kernels.target import Surrogate
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import FARTHEST_FREE, Bound
 
@@ -34,10 +34,10 @@ def draw_noise(root: Matrix, noise: Matrix, rng: Any) -> None:
 
 @compiled_within
 def look_ahead(
-    surrogate: Surrogate, whitening: Matrix, bound: Bound, move: AffineProposal, ahead: Ahead, rng: Any
+    surrogate: AddressedSurrogate, whitening: Matrix, bound: Bound, move: AffineProposal, ahead: Ahead, rng: Any
 ) -> None:
     """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
-    terms, _, block_values, _ = surrogate
+    terms, _, _, block_values, _ = surrogate
     keep, drift, scale, root, _, _, _, _, _ = move
     noise, values, distances = ahead
     d = drift.size

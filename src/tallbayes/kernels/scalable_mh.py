@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tallbayes.checks import instance_or_none, is_count, is_number
 from tallbayes.errors import InputError
 from tallbayes.kernels import costs
+from tallbayes.kernels.addressed import addressed
 from tallbayes.kernels.all_rows import answer_from, rows_are_at_hand, run_with_rows_at_hand
 from tallbayes.kernels.base import Behaviour, Kernel, Prepared
 from tallbayes.kernels.monitor import exceeds
@@ -31,7 +32,7 @@ from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import evaluate, polynomial, steepest_fall, subtract, without_first
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.sketch import no_sketch
-from tallbayes.setup.tables import Tables, draw_from_table, no_tables, tabulate
+from tallbayes.setup.tables import Tables, draw_from_table, no_tables, tables_at, tabulate
 from tallbayes.setup.tails import Tails
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
 
@@ -206,7 +207,7 @@ def _spread(expansion: Expansion, metric: Metric, core: Core, tables: Tables) ->
     rng = np.random.default_rng(0)
     z = rng.standard_normal((SPREAD_POINTS, metric.d))
     for t, axis in enumerate(tables.axes):
-        z[:, axis] = [draw_from_table(tables, t, rng) for _ in range(SPREAD_POINTS)]
+        z[:, axis] = [draw_from_table(tables.lines, tables.facts, t, rng) for _ in range(SPREAD_POINTS)]
     values = terms_at(Terms(excess, expansion.exact, core, tables), z)
     return float(np.std(values)) if np.all(np.isfinite(values)) else math.nan
 
@@ -238,12 +239,11 @@ def prepare_thinning(
     limit = float(model.n) if truncation is None else float(truncation)
     supply = setup.supply(kind, order, core=core)
     functions = model.rows.functions
-    terms = Terms(
-        subtract(expansion.surrogate, reference),
-        expansion.exact._replace(slack=expansion.exact.slack + (TABLE_SLACK if proposal.tabulated else 0.0)),
-        exact,
-        tables if proposal.tabulated else no_tables(),
-    )
+    used = tables if proposal.tabulated else no_tables()
+    slack = expansion.exact.slack
+    if used.axes.size:  # tables are normalised, so their G is not zero at the centre
+        slack += TABLE_SLACK + float(tables_at(used, np.zeros((1, model.d)))[0])
+    terms = Terms(subtract(expansion.surrogate, reference), expansion.exact._replace(slack=slack), exact, used)
     target = Target(
         metric.matrix,
         Bound(kind.local, order, *bounds.sums, bounds.radius, limit, free),
@@ -287,6 +287,7 @@ def prepare_thinning(
         else sum(a.nbytes for a in supply.rows) + 8 * model.d * supply.rows.psi.size,
         radius=bounds.radius if kind.local else math.inf,
         tables=terms.tables,
+        free=free,
     )
 
 
@@ -299,8 +300,8 @@ def chunks(model: Model, move: AffineProposal, *, sketch: bool = False, at_hand:
     tries = (thin_by_sketch if sketch else thin).pointer
     if rows_are_at_hand(model) if at_hand is None else at_hand:
         jets = model.rows.functions.jets.pointer
-        return lambda *given: run_with_rows_at_hand(*given, trials, tries, jets)  # type: ignore[call-arg]
-    return lambda *given: run_chunk(*given, trials, tries)  # type: ignore[call-arg]
+        return lambda target, *given: run_with_rows_at_hand(addressed(target), *given, trials, tries, jets)  # type: ignore[call-arg]
+    return lambda target, *given: run_chunk(addressed(target), *given, trials, tries)  # type: ignore[call-arg]
 
 
 def step_cost(n: int, d: int, order: int, move: AffineProposal, core: int, seen: Behaviour) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_within
+from tallbayes.kernels.addressed import AddressedSurrogate, AddressedTarget
 from tallbayes.kernels.look_ahead import look_ahead
 from tallbayes.kernels.state import (
     ALL_ROWS,
@@ -29,7 +30,7 @@ from tallbayes.kernels.state import (
     State,
     new_state,
 )
-from tallbayes.kernels.target import Surrogate, Target, inside_support, surrogate_at
+from tallbayes.kernels.target import Target, inside_support, surrogate_at
 from tallbayes.kernels.thinning import ACCEPTED, OUT_OF_ROWS, UNFINISHED
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import distance_from_centre, event_factors
@@ -51,7 +52,7 @@ def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
 @compiled_within
 def propose(
     move: AffineProposal,
-    surrogate: Surrogate,
+    surrogate: AddressedSurrogate,
     z: Vector,
     noise: Matrix,
     used: int,
@@ -83,7 +84,7 @@ def propose(
 
 @compiled
 def run_chunk(
-    target: Target,
+    target: AddressedTarget,
     move: AffineProposal,
     state: State,
     rng: Any,
@@ -97,14 +98,14 @@ def run_chunk(
     Returns the number of steps finished and what the chain asks for. Where a chunk ends changes nothing: the step
     under way goes on in the next one.
     """
-    whitening, bound, _, _, surrogate, _, sketch = target
-    terms, value, _, _ = surrogate
+    whitening, bound, _, _, surrogate, sketch = target
+    terms, core_rows, value, _, _ = surrogate
     z, proposed, numbers, ahead, _, scratch = state
     noise, values, distances = ahead
     out_z, out_accepted, out_rows, out_full = draws
     keep, _, _, _, walk_every, _, trials, _, _ = move
     now, d, sketched = numbers[0], z.size, sketch.facts.size > 0
-    evaluated = terms.core.rows.shape[0] * trials
+    evaluated = core_rows * trials
     done = 0
     while done < out_accepted.size and (now.work < budget or now.stage == WAITING):
         accept = True

@@ -31,7 +31,7 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     Events are drawn a batch at a time. A rejection drops the rest of its batch; what the clock then has beyond the
     last event, or beyond the step if no event was left, is a fresh exponential.
     """
-    whitening, bound, rows, likelihood, _, _, sketch = target
+    whitening, bound, rows, likelihood, _, sketch = target
     codes, facts = sketch
     table = rows.table
     z, proposed, numbers, _, room, _ = state

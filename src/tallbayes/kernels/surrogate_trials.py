@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 
 from tallbayes.compiled import ByAddress
+from tallbayes.kernels.addressed import EXACT_SLACK, TABLE_FACTS
 from tallbayes.kernels.look_ahead import look_ahead
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.types import SURROGATE_TRIALS
 from tallbayes.setup.bounds import distance_from_centre
+from tallbayes.setup.tables import AXIS
+from tallbayes.sources.memory import matrix_at
 
 
 def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
@@ -18,14 +21,14 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
     surrogate is not too far below its Gaussian part; a start outside that region stays where it is. Returns whether
     anything was accepted.
     """
-    whitening, bound, _, _, surrogate, _, _ = target
-    terms, value_at, _, _ = surrogate
-    axes = terms.tables.axes
+    whitening, bound, _, _, surrogate, _ = target
+    terms, _, value_at, _, _ = surrogate
+    tables = matrix_at(terms.places, TABLE_FACTS)
     z, proposed, numbers, ahead, room, scratch = state
     noise, values, distances = ahead
     candidate = room.row
     _, middle, _, _, _, _, trials, keep, deepest = move
-    now, d, radius, floor, slack = numbers[0], z.size, bound.radius, -deepest, terms.exact.slack
+    now, d, radius, floor, slack = numbers[0], z.size, bound.radius, -deepest, terms.numbers[EXACT_SLACK]
     spread = np.sqrt(1.0 - keep * keep)
     value, distance = now.value, now.distance
     inside = distance <= radius and value >= floor * distance * distance - slack
@@ -45,8 +48,9 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
             for j in range(d):
                 fresh = spread * (noise[j, used] - middle[j])
                 candidate[j] = middle[j] + keep * (proposed[j] - middle[j]) + fresh
-            for t in range(axes.size):  # tabulated coordinates are drawn in the other trials
-                candidate[axes[t]] = proposed[axes[t]]
+            for t in range(tables.shape[0]):  # tabulated coordinates are drawn in the other trials
+                axis = int(tables[t, AXIS])
+                candidate[axis] = proposed[axis]
             next_value = value_at(terms, candidate, scratch)
             next_distance = distance_from_centre(bound.local, bound.free, whitening, candidate)
         now.used += 1

@@ -8,13 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.compiled import ByAddress, compiled_within
+from tallbayes.compiled import ByAddress, compiled, compiled_within
+from tallbayes.kernels.addressed import (
+    CORE_ORDER,
+    CORE_PARAMETERS,
+    CORE_ROWS,
+    CUBIC,
+    EXACT_CONSTANT,
+    EXACT_FACTS,
+    EXACT_ROWS,
+    ISOTROPIC,
+    LINEAR,
+    PADDED,
+    PRIOR_ISOTROPIC,
+    PRIOR_LINEAR,
+    PRIOR_QUADRATIC,
+    QUADRATIC,
+    TABLE_FACTS,
+    TABLE_LINES,
+)
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.target import Terms
 from tallbayes.kernels.types import BLOCK_VALUES, TABLE_WALK, VALUE
 from tallbayes.setup.exact_prior import add_exact, evaluate_exact
 from tallbayes.setup.polynomial import add_cubic, evaluate_one
-from tallbayes.setup.tables import draw_from_table, table_excess
+from tallbayes.setup.tables import AXIS, draw_from_table, table_excess
+from tallbayes.sources.memory import matrix_at, vector_at
 
 
 def _value(terms: Any, z: Any, scratch: Any) -> Any:
@@ -25,7 +44,12 @@ def _value(terms: Any, z: Any, scratch: Any) -> Any:
 def _value_with_tails(terms: Any, z: Any, scratch: Any) -> Any:
     """Return the value at z, core rows and tables included."""
     total = _polynomial_and_prior(terms, z, scratch)
-    rows, order, remainders, parameters = terms.core
+    places, numbers, remainders = terms
+    rows, parameters, order = (
+        matrix_at(places, CORE_ROWS),
+        vector_at(places, CORE_PARAMETERS),
+        int(numbers[CORE_ORDER]),
+    )
     d = z.size
     at_centre, move, response, pair = np.empty(1), np.empty(1), np.empty(1), np.empty(2)
     for i in range(rows.shape[0]):
@@ -35,15 +59,28 @@ def _value_with_tails(terms: Any, z: Any, scratch: Any) -> Any:
         at_centre[0], response[0] = rows[i, d], rows[i, d + 2]
         remainders(parameters, response, at_centre, move, move, order, pair)
         total += rows[i, d + 1] * pair[0]
-    return total - table_excess(terms.tables, z)
+    return total - table_excess(matrix_at(places, TABLE_LINES), matrix_at(places, TABLE_FACTS), z)
 
 
 @compiled_within
 def _polynomial_and_prior(terms: Any, z: Any, scratch: Any) -> Any:
-    linear, isotropic, quadratic, _, padded = terms.polynomial
-    facts, rows, constant, _ = terms.exact
-    value = evaluate_one(linear, isotropic, quadratic, padded, z, scratch)
-    return value + evaluate_exact(facts, rows, constant, z) if facts.size > 0 else value
+    places, numbers, _ = terms
+    linear, quadratic, padded = vector_at(places, LINEAR), matrix_at(places, QUADRATIC), vector_at(places, PADDED)
+    facts, rows = matrix_at(places, EXACT_FACTS), matrix_at(places, EXACT_ROWS)
+    value = evaluate_one(linear, numbers[ISOTROPIC], quadratic, padded, z, scratch)
+    return value + evaluate_exact(facts, rows, numbers[EXACT_CONSTANT], z) if facts.size > 0 else value
+
+
+@compiled
+def prior_value(terms: Any, z: Any, scratch: Any) -> Any:
+    """Return the priors, less the proposal's G, at z."""
+    places, numbers, _ = terms
+    linear, quadratic = vector_at(places, PRIOR_LINEAR), matrix_at(places, PRIOR_QUADRATIC)
+    facts, rows = matrix_at(places, EXACT_FACTS), matrix_at(places, EXACT_ROWS)
+    value = evaluate_one(linear, numbers[PRIOR_ISOTROPIC], quadratic, linear[:0], z, scratch)
+    if facts.size > 0:
+        value += evaluate_exact(facts, rows, numbers[EXACT_CONSTANT], z)
+    return value - table_excess(matrix_at(places, TABLE_LINES), matrix_at(places, TABLE_FACTS), z)
 
 
 def _block_values(terms: Any, z: Any, values: Any, rng: Any) -> None:
@@ -53,12 +90,18 @@ def _block_values(terms: Any, z: Any, values: Any, rng: Any) -> None:
 
 def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
     """Draw the tabulated coordinates of the columns of z, and put the values there, core rows included, into values."""
-    tables = terms.tables
-    for t in range(tables.axes.size):
+    places, numbers, remainders = terms
+    lines, facts = matrix_at(places, TABLE_LINES), matrix_at(places, TABLE_FACTS)
+    for t in range(facts.shape[0]):
+        axis = int(facts[t, AXIS])
         for b in range(BLOCK):
-            z[tables.axes[t], b] = draw_from_table(tables, t, rng)
+            z[axis, b] = draw_from_table(lines, facts, t, rng)
     _polynomials_and_priors(terms, z, values)
-    rows, order, remainders, parameters = terms.core
+    rows, parameters, order = (
+        matrix_at(places, CORE_ROWS),
+        vector_at(places, CORE_PARAMETERS),
+        int(numbers[CORE_ORDER]),
+    )
     d = z.shape[0]
     moves, point = np.empty(BLOCK), np.empty(d)
     at_centre, here, there, response, pair = np.empty(1), np.empty(1), np.empty(1), np.empty(1), np.empty(2)
@@ -79,14 +122,15 @@ def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
     for b in range(BLOCK):
         for j in range(d):
             point[j] = z[j, b]
-        values[b] -= table_excess(terms.tables, point)
+        values[b] -= table_excess(lines, facts, point)
 
 
 @compiled_within
 def _polynomials_and_priors(terms: Any, z: Any, values: Any) -> None:
-    linear, isotropic, quadratic, cubic, _ = terms.polynomial
-    facts, rows, constant, _ = terms.exact
-    inner = np.empty(BLOCK)
+    places, numbers, _ = terms
+    linear, quadratic, cubic = vector_at(places, LINEAR), matrix_at(places, QUADRATIC), vector_at(places, CUBIC)
+    facts, rows = matrix_at(places, EXACT_FACTS), matrix_at(places, EXACT_ROWS)
+    isotropic, inner = numbers[ISOTROPIC], np.empty(BLOCK)
     for b in range(BLOCK):
         values[b] = 0.0
     for i in range(z.shape[0]):
@@ -101,7 +145,7 @@ def _polynomials_and_priors(terms: Any, z: Any, values: Any) -> None:
     if cubic.size > 0:
         add_cubic(cubic, z, inner, values)
     if facts.size > 0:
-        add_exact(facts, rows, constant, z, values)
+        add_exact(facts, rows, numbers[EXACT_CONSTANT], z, values)
 
 
 def _zero(terms: Any, z: Any, scratch: Any) -> Any:
@@ -120,13 +164,14 @@ def _walk_along_tables(terms: Any, drift: Any, scale: Any, z: Any, proposed: Any
 
     Returns what puts back the tables' G, in place of the normal densities' that a walk has put back already.
     """
-    axes, correction = terms.tables.axes, 0.0
-    for t in range(axes.size):
-        j = axes[t]
+    lines, facts = matrix_at(terms.places, TABLE_LINES), matrix_at(terms.places, TABLE_FACTS)
+    correction = 0.0
+    for t in range(facts.shape[0]):
+        j = int(facts[t, AXIS])
         correction += 0.5 * (proposed[j] - drift[j]) ** 2
         proposed[j] = z[j] + scale * rng.standard_normal()
         correction -= 0.5 * (proposed[j] - drift[j]) ** 2
-    return correction + table_excess(terms.tables, z) - table_excess(terms.tables, proposed)
+    return correction + table_excess(lines, facts, z) - table_excess(lines, facts, proposed)
 
 
 def _no_walk(terms: Any, drift: Any, scale: Any, z: Any, proposed: Any, rng: Any) -> Any:
@@ -144,5 +189,13 @@ def evaluators(terms: Terms) -> tuple[Any, Any, Any]:
     """Return the addresses of what evaluates one proposal, a block of them, and walks along tables."""
     tails = terms.core.size or terms.tables.axes.size
     nothing = terms.polynomial.is_zero and not terms.exact.facts.size
-    one, block, walk = _WITH_TAILS if tails else _NOTHING if nothing else _GENERAL
+    if nothing and not tails:
+        return evaluators_of_nothing()
+    one, block, walk = _WITH_TAILS if tails else _GENERAL
+    return one.pointer, block.pointer, walk.pointer
+
+
+def evaluators_of_nothing() -> tuple[Any, Any, Any]:
+    """Return the addresses for a surrogate that is the proposal's own G."""
+    one, block, walk = _NOTHING
     return one.pointer, block.pointer, walk.pointer

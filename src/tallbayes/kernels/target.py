@@ -47,13 +47,13 @@ class Terms(NamedTuple):
 
 
 class Surrogate(NamedTuple):
-    """The surrogate, less the proposal's G."""
+    """The surrogate, less the proposal's G, and functions of it by address (`surrogate_values.py`)."""
 
     terms: Terms
     value: Any
-    """At one proposal, by address (`surrogate_values.py`)."""
+    """Of one proposal."""
     block_values: Any
-    """The same for a block of proposals, whose tabulated coordinates it draws."""
+    """Of a block of proposals, whose tabulated coordinates it draws."""
     walk_along_tables: Any
     """What a walk does along tabulated axes."""
 

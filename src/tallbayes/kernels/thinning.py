@@ -95,7 +95,7 @@ def try_row(
 
 def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     """Go through the events of a step until one rejects, none is left, or the budget is spent."""
-    whitening, bound, rows, likelihood, _, _, _ = target
+    whitening, bound, rows, likelihood, _, _ = target
     _, _, _, _, psi, shares, table = rows
     z, proposed, numbers, _, room, _ = state
     now, total = numbers[0], bound.total

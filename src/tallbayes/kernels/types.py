@@ -7,31 +7,28 @@ import numpy as np
 from numba import typeof, types
 
 from tallbayes.families.rows import REMAINDERS
+from tallbayes.kernels.addressed import AddressedSurrogate, AddressedTarget, AddressedTerms
 from tallbayes.kernels.state import new_state
-from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms
+from tallbayes.kernels.target import Likelihood
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import Bound
-from tallbayes.setup.core import Core
-from tallbayes.setup.exact_prior import ExactPrior
-from tallbayes.setup.polynomial import polynomial
 from tallbayes.setup.sketch import no_sketch
-from tallbayes.setup.tables import no_tables
 from tallbayes.sources.supply import empty_rows
 
 
 @cache
-def _parts() -> dict[str, Any]:
+def chain_types() -> dict[str, Any]:
     """Return the types of target, move, state and random stream, from examples of them."""
     vector, matrix = np.zeros(1), np.zeros((1, 1))
     bound = Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     array = types.float64[::1]
     likelihood = types.NamedTuple([array, types.boolean, types.FunctionType(REMAINDERS), array], Likelihood)
     pointers = (types.FunctionType(kind()) for kind in (VALUE, BLOCK_VALUES, TABLE_WALK))
-    surrogate = types.NamedTuple([_terms(), *pointers], Surrogate)
-    parts = [matrix, bound, empty_rows(), likelihood, surrogate, polynomial(vector), no_sketch()]
+    surrogate = types.NamedTuple([_terms(), types.int64, *pointers], AddressedSurrogate)
+    parts = [matrix, bound, empty_rows(), likelihood, surrogate, no_sketch()]
     kinds = [part if isinstance(part, types.Type) else typeof(part) for part in parts]
     return {
-        "target": types.NamedTuple(kinds, Target),
+        "target": types.NamedTuple(kinds, AddressedTarget),
         "move": typeof(AffineProposal(0.0, vector, 0.0, matrix)),
         "state": typeof(new_state(vector)),
         "stream": _stream(),
@@ -45,10 +42,8 @@ def _stream() -> Any:
 
 @cache
 def _terms() -> Any:
-    exact = ExactPrior(np.zeros((0, 5)), np.zeros((0, 1)), 0.0, 0.0)
-    array = types.float64[::1]
-    core = types.NamedTuple([types.float64[:, ::1], types.int64, types.FunctionType(REMAINDERS), array], Core)
-    return types.NamedTuple([typeof(polynomial(np.zeros(1))), typeof(exact), core, typeof(no_tables())], Terms)
+    functions = types.FunctionType(REMAINDERS)
+    return types.NamedTuple([types.int64[:, ::1], types.float64[::1], functions], AddressedTerms)
 
 
 def VALUE() -> Any:  # noqa: N802
@@ -69,11 +64,11 @@ def TABLE_WALK() -> Any:  # noqa: N802
 
 def TRIALS() -> Any:  # noqa: N802
     """``trials(target, state, budget, rng)``: how the trials of a step end."""
-    kinds = _parts()
+    kinds = chain_types()
     return types.int64(kinds["target"], kinds["state"], types.int64, kinds["stream"])
 
 
 def SURROGATE_TRIALS() -> Any:  # noqa: N802
     """``surrogate_trials(target, move, state, rng)``: whether any was accepted."""
-    kinds = _parts()
+    kinds = chain_types()
     return types.boolean(kinds["target"], kinds["move"], kinds["state"], kinds["stream"])

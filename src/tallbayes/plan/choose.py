@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tallbayes.kernels import Kernel, MetropolisHastings, costs
+from tallbayes.kernels import Kernel, costs
 from tallbayes.kernels.base import Behaviour, Prepared
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.mixing import FEWEST, effective_draws
@@ -26,8 +26,10 @@ BURN_IN = 0.2
 """Share of a rehearsal that is left out: its chain starts from the Gaussian approximation."""
 WIDER = 1.25
 """By how much a ball is made larger at a time: rows per step then grow by at most its fourth power, 2.4."""
-STICKY, MOST_WORK = 0.1, 2e8
-"""Effective draws per step below which a walk on all rows is tried too, if it takes fewer nanoseconds than this."""
+WORTH_A_RACE = 0.5
+"""Another plan is set up and rehearsed too if its forecast is below this share of what the rehearsed one needs."""
+MOST_WORK = 2e8
+"""Nanoseconds that a rehearsal of steps on all rows may take."""
 TOO_MANY_PASSES = 0.5
 """Rows' worth of full passes, as a share of the rows drawn, above which a larger ball is tried."""
 
@@ -118,7 +120,7 @@ def _choose(
     setup.streams = _slots(model, forecasts, streams)
     chosen = _rehearsed(kernel, model, forecasts, threads)
     chosen = _with_room(chosen, threads)
-    return _unstuck(chosen, threads) if open_choice else chosen
+    return _raced(chosen, draws, threads) if open_choice else chosen
 
 
 def _slots(model: Model, forecasts: list[Forecast], streams: Mapping[Stream, int]) -> dict[Stream, int]:
@@ -161,19 +163,34 @@ def _with_room(chosen: Chosen, threads: int | None) -> Chosen:
     return chosen
 
 
-def _unstuck(chosen: Chosen, threads: int | None) -> Chosen:
-    """Take a walk on all rows if chains stick and it does better: few rows have tails that no expansion shows."""
-    model, walk = chosen.prepared.model, MetropolisHastings()
-    work = REHEARSAL_STEPS * model.n * costs.full_row(model.d)
-    if chosen.rehearsal.efficiency >= STICKY or work > MOST_WORK or chosen.kernel == walk:
-        return chosen
-    prepared = walk.prepare(model, threads=threads)
-    best, efficiency = chosen.forecasts[0], chosen.rehearsal.efficiency
-    why = f"{best.name}: its chains stuck in a rehearsal (about {efficiency:.1g} effective draws per step)"
-    as_forecast = [f for f in chosen.forecasts if f.kernel == walk]
-    other = Chosen(walk, prepared, as_forecast, rehearse(prepared), stuck=why)
-    times = [c.nanoseconds() / c.rehearsal.efficiency for c in (chosen, other)]
-    return other if times[1] < times[0] else chosen
+def _raced(chosen: Chosen, draws: int, threads: int | None) -> Chosen:
+    """Rehearse the next best plans as well, where their forecasts are far better than what the first one did.
+
+    What the first one's set-up took is spent, so only its draws count; the other's forecast includes set-up. Forecasts
+    are made for a Gaussian posterior: rehearsals see a skewed one, where chains may stick.
+    """
+    model, tried = chosen.prepared.model, {chosen.forecasts[0].name}
+    rest = [f for f in chosen.forecasts if f.name not in tried and _can_be_rehearsed(f, model)]
+    for other in sorted(rest, key=lambda f: f.total(draws)):
+        left = draws * chosen.nanoseconds() / chosen.rehearsal.efficiency
+        if other.total(draws) > WORTH_A_RACE * left:
+            break
+        prepared = other.kernel.prepare(model, threads=threads)
+        again = Chosen(other.kernel, prepared, [other], rehearse(prepared))
+        if draws * again.nanoseconds() / again.rehearsal.efficiency < left:
+            efficiency = chosen.rehearsal.efficiency
+            why = (
+                f"{chosen.forecasts[0].name}: its chains mixed worse than foreseen in a rehearsal (about "
+                f"{efficiency:.1g} effective draws per step)"
+            )
+            ordered = [other, *(f for f in chosen.forecasts if f is not other)]
+            chosen = Chosen(other.kernel, prepared, ordered, again.rehearsal, stuck=why)
+    return chosen
+
+
+def _can_be_rehearsed(forecast: Forecast, model: Model) -> bool:
+    """Return whether a moment is enough for a rehearsal: not if every step reads very many rows."""
+    return forecast.rows < model.n or REHEARSAL_STEPS * model.n * costs.full_row(model.d) <= MOST_WORK
 
 
 def rehearse(prepared: Prepared) -> Rehearsal:
@@ -190,9 +207,10 @@ def rehearse(prepared: Prepared) -> Rehearsal:
     rows = out.rows_touched[first:steps]
     # Few events say little about their mean; the expected numbers of all steps say it exactly.
     few = rows.sum() < 1000
-    spread = np.sqrt(np.mean(out.z[first:steps] ** 2))
+    spread = np.sqrt(np.mean(out.z[first:steps, prepared.free :] ** 2)) if d > prepared.free else 1.0
     radius = prepared.plan.get("radius", np.inf)
-    outside = float(chdtrc(d, (radius / max(spread, 1.0)) ** 2)) if np.isfinite(radius) else 0.0
+    bounded = d - prepared.free  # coordinates that the ball is about
+    outside = float(chdtrc(bounded, (radius / max(spread, 1.0)) ** 2)) if np.isfinite(radius) and bounded else 0.0
     seen = float(np.mean(out.full_pass[first:steps]))
     kept = out.z[None, first:steps]
     efficiency = float(np.min(effective_draws(kept))) / kept.shape[1] if kept.shape[1] >= FEWEST else 1.0

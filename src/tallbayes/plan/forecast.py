@@ -19,8 +19,6 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 PAIRS, FEW_PAIRS = 256, 12
-REPEATS = 2.0
-"""Draws reckoned for each one asked for: draws are correlated, and who samples once often samples again."""
 SURROGATE_STEPS = 7.0
 """Trials on the surrogate for each step on all rows: the default of `SurrogateSteps`."""
 
@@ -41,8 +39,8 @@ class Forecast(NamedTuple):
     """Rows drawn in a step at random, read or not: what a supply that is filled in advance must hold."""
 
     def total(self, draws: int) -> float:
-        """Return the nanoseconds for so many effective draws and their REPEATS, set-up included."""
-        return self.setup + REPEATS * draws * self.per_draw
+        """Return the nanoseconds for so many effective draws, set-up included."""
+        return self.setup + draws * self.per_draw
 
 
 def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -> list[Forecast]:
@@ -65,7 +63,10 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
         One for each kernel.
     """
     n, d = model.n, model.d
-    part = setup_of(model).few_rows(FEW_ROWS)
+    setup = setup_of(model)
+    if setup.tails.whole:
+        return [_on_different_rows(n, d, setup.tails.rows.table.shape[0])]
+    part = setup.few_rows(FEW_ROWS)
     block = part.source.whole.converted()  # type: ignore[attr-defined]
     rng = np.random.default_rng(0)
     here, there = rng.standard_normal((PAIRS, d)), rng.standard_normal((PAIRS, d))
@@ -123,7 +124,7 @@ def _thinning(
     sketched = passes + any_event * costs.sketched_step(n, d)
     sketched += events * (costs.EVENT + used * costs.sketched_row(d))
     can_sketch = local and RANDOM_ACCESS in model.source.offers
-    sketch = can_sketch and REPEATS * draws * (plain - sketched) > costs.sketch(n, d)
+    sketch = can_sketch and draws * (plain - sketched) > costs.sketch(n, d)
     step = costs.step(d, order) + (sketched if sketch else plain)
     return Forecast(
         f"order {order}" + (", sketched" if sketch else ""),
@@ -169,6 +170,13 @@ def _on_all_rows(n: int, d: int, order: int, ratio: float, reading: float) -> li
         per_draw = (n * costs.full_row(d) + reading) / efficiency
         return [Forecast("plain Metropolis-Hastings", other, float(n), ratio, 0.0, per_draw)]
     return []
+
+
+def _on_different_rows(n: int, d: int, different: int) -> Forecast:
+    """Return the forecast where every different row is in the core: the surrogate is the posterior."""
+    per_draw = costs.step(d, 2) + different * costs.core_row(d)
+    kernel = ScalableMH(order=2, sketch=False, core=True)
+    return Forecast("every different row", kernel, float(different), 1.0, costs.expansion(n, d, 2), per_draw)
 
 
 def _full_pass(n: int, d: int) -> float:

@@ -22,6 +22,8 @@ from tallbayes.sources.base import Block
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+TOGETHER = 2**16
+"""Rows at so many points are evaluated in one call."""
 FACTS = 3
 """Columns of `Core.rows` after the whitened row: predictor at the centre, weight, response."""
 
@@ -71,9 +73,24 @@ class DistinctRows(NamedTuple):
 
 def distinct(table: Matrix, weight: Vector, most: int) -> DistinctRows:
     """Return the different lines of a table, in a fixed order, with the sums of their weights."""
-    kept, at = np.unique(table, axis=0, return_inverse=True)
-    sums = np.bincount(at.ravel(), weight, minlength=kept.shape[0]).astype(np.float64)
-    return DistinctRows(kept, sums, most) if kept.shape[0] <= most else DistinctRows(table, weight, most)._none()
+    kept, sums = _equal_in_one_number(table, weight)
+    if kept.shape[0] > most:
+        return DistinctRows(table, weight, most)._none()
+    # Lines that are equal but for rounding of that number, and the order.
+    kept, at = np.unique(kept, axis=0, return_inverse=True)
+    return DistinctRows(kept, np.bincount(at.ravel(), sums, minlength=kept.shape[0]).astype(np.float64), most)
+
+
+def _equal_in_one_number(table: Matrix, weight: Vector) -> tuple[Matrix, Vector]:
+    """Put equal lines together by a random combination of their numbers: sorting whole lines takes far longer.
+
+    Lines with the same number that are not equal, which chance all but rules out, are all kept.
+    """
+    key = table @ np.random.default_rng(0).standard_normal(table.shape[1])
+    _, first, at = np.unique(key, return_index=True, return_inverse=True)
+    if not np.array_equal(table[first][at], table):
+        return table, weight
+    return table[first], np.bincount(at, weight, minlength=first.size).astype(np.float64)
 
 
 def rows_with(block: Block, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -116,10 +133,13 @@ def core_at(core: Core, z: Matrix) -> Vector:
     """Return what the expansion leaves of all core rows, at the points in the lines of z."""
     d = z.shape[1]
     at_centre, weight, responses = (np.ascontiguousarray(core.rows[:, d + k]) for k in range(FACTS))
-    total, pair = np.zeros(z.shape[0]), np.empty((2, core.size))
-    for b in range(z.shape[0] if core.size else 0):
-        moves = np.ascontiguousarray((core.rows[:, :d] @ z[b])[None])
-        given = core.parameters, responses[:, None], at_centre[None], moves, moves
-        call_remainders(core.remainders, *given, core.order, pair)
-        total[b] = np.sum(weight * pair[0])
+    total = np.zeros(z.shape[0])
+    together = max(1, TOGETHER // max(core.size, 1))
+    for first in range(0, z.shape[0] if core.size else 0, together):
+        some = z[first : first + together]
+        moves = np.ascontiguousarray((some @ core.rows[:, :d].T).reshape(1, -1))
+        pair = np.empty((2, moves.size))
+        given = core.parameters, np.tile(responses, len(some))[:, None], np.tile(at_centre, len(some))[None]
+        call_remainders(core.remainders, *given, moves, moves, core.order, pair)
+        total[first : first + together] = pair[0].reshape(len(some), -1) @ weight
     return total

@@ -28,25 +28,33 @@ FARTHEST = 5000.0
 """Where a table ends in any case, in standard deviations."""
 POSITION, POTENTIAL, CUMULATIVE = range(3)
 """Lines of a table."""
-LEFT, RIGHT, GRADIENT = range(3)
+LEFT, RIGHT, GRADIENT, AXIS = range(4)
 """Columns of `Tables.facts`."""
 
 
 class Tables(NamedTuple):
     """Densities of some coordinates of z; mostly there are none."""
 
-    axes: NDArray[np.int64]
-    """The coordinates."""
     knots: NDArray[np.float64]
     """For each axis its knots, minus the log density at them, and the probability below them."""
     facts: Matrix
-    """For each axis the slopes of the potential beyond the first and the last knot, and the gradient of the normal
-    density whose place it takes."""
+    """For each axis the slopes of the potential beyond the first and the last knot, the gradient of the normal
+    density whose place it takes, and the number of the coordinate."""
+
+    @property
+    def axes(self) -> NDArray[np.int64]:
+        """The coordinates."""
+        return self.facts[:, AXIS].astype(np.int64)
+
+    @property
+    def lines(self) -> Matrix:
+        """The knots as compiled code sees them: three lines for each axis."""
+        return self.knots.reshape(-1, self.knots.shape[2])
 
 
 def no_tables() -> Tables:
     """Return the tables of a normal proposal."""
-    return Tables(np.empty(0, dtype=np.int64), np.empty((0, 3, 1)), np.empty((0, 3)))
+    return Tables(np.empty((0, 3, 1)), np.empty((0, 4)))
 
 
 def tabulate(axes: list[int], gradient: Vector, along: Callable[[int, Vector], Vector]) -> Tables:
@@ -75,8 +83,8 @@ def tabulate(axes: list[int], gradient: Vector, along: Callable[[int, Vector], V
         np.concatenate([knots, np.repeat(knots[:, -1:], most - knots.shape[1], axis=1)], axis=1)
         for knots, _ in found
     ]
-    facts = [[*slopes, gradient[axis]] for axis, (_, slopes) in zip(axes, found, strict=True)]
-    return Tables(np.array(axes, dtype=np.int64), np.ascontiguousarray(padded), np.array(facts))
+    facts = [[*slopes, gradient[axis], axis] for axis, (_, slopes) in zip(axes, found, strict=True)]
+    return Tables(np.ascontiguousarray(padded), np.array(facts))
 
 
 def _table(potential: Callable[[Vector], Vector]) -> tuple[Matrix, tuple[float, float]]:
@@ -160,8 +168,8 @@ def quantile(tables: Tables, t: int, probability: float) -> float:
 def tables_at(tables: Tables, z: Matrix) -> Vector:
     """Return what tables have more than the normal densities in whose place they are, at the lines of z."""
     total = np.zeros(z.shape[0])
-    for b in range(z.shape[0]):
-        total[b] = table_excess(tables, z[b])
+    for b in range(z.shape[0] if tables.facts.size else 0):
+        total[b] = table_excess(tables.lines, tables.facts, z[b])
     return total
 
 
@@ -179,29 +187,29 @@ def segment(line: Vector, at: float) -> int:
 
 
 @compiled
-def table_potential(tables: Tables, t: int, z: float) -> float:
+def table_potential(lines: Matrix, facts: Matrix, t: int, z: float) -> float:
     """Return minus the log density of table t."""
-    knots, facts = tables.knots[t], tables.facts[t]
+    knots, slopes = lines[3 * t : 3 * t + 3], facts[t]
     last = knots.shape[1] - 1
     k = segment(knots[0], z)
     if k < 0:
-        return knots[1, 0] + facts[0] * (knots[0, 0] - z)
+        return knots[1, 0] + slopes[0] * (knots[0, 0] - z)
     if k >= last:
-        return knots[1, last] + facts[1] * (z - knots[0, last])
+        return knots[1, last] + slopes[1] * (z - knots[0, last])
     share = (z - knots[0, k]) / (knots[0, k + 1] - knots[0, k])
     return knots[1, k] + share * (knots[1, k + 1] - knots[1, k])
 
 
 @compiled
-def draw_from_table(tables: Tables, t: int, rng: Any) -> float:
+def draw_from_table(lines: Matrix, facts: Matrix, t: int, rng: Any) -> float:
     """Draw from table t: a segment, and a point of it by inversion."""
-    knots, facts = tables.knots[t], tables.facts[t]
+    knots, slopes = lines[3 * t : 3 * t + 3], facts[t]
     last = knots.shape[1] - 1
     k = segment(knots[2], rng.random())
     if k < 0:
-        return knots[0, 0] - rng.standard_exponential() / facts[0]
+        return knots[0, 0] - rng.standard_exponential() / slopes[0]
     if k >= last:
-        return knots[0, last] + rng.standard_exponential() / facts[1]
+        return knots[0, last] + rng.standard_exponential() / slopes[1]
     uniform, rise = rng.random(), knots[1, k + 1] - knots[1, k]
     share = uniform
     if rise != 0.0:
@@ -210,10 +218,10 @@ def draw_from_table(tables: Tables, t: int, rng: Any) -> float:
 
 
 @compiled
-def table_excess(tables: Tables, z: Vector) -> float:
+def table_excess(lines: Matrix, facts: Matrix, z: Vector) -> float:
     """Return what all tables have more than gradient z + z^2 / 2 of their axes, at one point."""
     total = 0.0
-    for t in range(tables.axes.size):
-        at = z[tables.axes[t]]
-        total += table_potential(tables, t, at) - tables.facts[t, 2] * at - 0.5 * at * at
+    for t in range(facts.shape[0]):
+        at = z[int(facts[t, 3])]
+        total += table_potential(lines, facts, t, at) - facts[t, 2] * at - 0.5 * at * at
     return total

@@ -28,6 +28,10 @@ SKEWED = 0.15
 """Skewness of the conditional posterior of a coefficient from which on it has a tail."""
 MOST_CORE = 4096
 """Different core rows, at most: a proposal then takes some 0.2 ms."""
+MOST_WHOLE = 512
+"""Different rows of a model, at most, for all of them to be core rows if any coefficient is skewed."""
+REPEATED = 0.25
+"""Share of different rows in a subsample up to which all rows are gone through for different ones."""
 FELT = 0.01
 """Share of the prior in the curvature along a coefficient, from which on its shape is felt."""
 
@@ -41,6 +45,8 @@ class Tails(NamedTuple):
     """Coefficients whose prior is no normal."""
     rows: DistinctRows
     """All rows in which one of the first appears."""
+    whole: bool = False
+    """Whether these are all rows: there are few different ones, and the surrogate is the posterior itself."""
 
     def order(self, d: int) -> NDArray[np.int64]:
         """Return all coefficients in the order of their coordinates."""
@@ -81,11 +87,29 @@ def find_tails(model: Model, mode: Mode, few: Model, *, threads: int | None = No
             thirds, counts = model.source.reduce(passes.third_along_columns, *given, threads=threads)
         else:  # a pass costs more than rows that turn out not to be wanted
             (thirds, counts), known = model.source.reduce(_thirds_and_rows, *given, threads=threads)
-        skewed = np.abs(thirds) > SKEWED * scale[candidates] ** 3
+        skewness = np.abs(thirds) / scale[candidates] ** 3
+        if np.linalg.norm(skewness) > SKEWED and (whole := _few_different(model, few, last, threads)) is not None:
+            return whole
+        skewed = skewness > SKEWED
         chosen, counts = candidates[skewed], counts[skewed]
         chosen = chosen[np.argsort(counts, kind="stable")]
         first, found = _gathered(model, chosen, np.sort(counts), threads, known)
     return Tails(first, np.setdiff1d(last, first), found if first.size else nobody)
+
+
+def _few_different(model: Model, few: Model, last: NDArray[np.int64], threads: int | None) -> Tails | None:
+    """Return all coefficients and all rows, if there are few different ones, as in a design of factors."""
+    every = np.arange(model.d)
+    block = few.source.whole.converted()  # type: ignore[attr-defined]
+    if gather(block, every, block.count).table.shape[0] > max(REPEATED * block.count, 1.0):
+        return None
+    found = model.source.reduce(gather, every, MOST_WHOLE, threads=threads)
+    if found.too_many:
+        return None
+    # The rarest first: coordinates that move one coefficient, and few of its rows.
+    counts = found.weight @ (found.table[:, : model.d] != 0.0)
+    order = np.argsort(counts, kind="stable")
+    return Tails(order[~np.isin(order, last)], last, found, whole=True)
 
 
 def _steepening(few: Model, mode: Mode) -> float:

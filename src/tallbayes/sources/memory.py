@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba import carray
 from numba.core import config, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
+from tallbayes.compiled import compiled, compiled_within
 
 ADDRESS, ROW_STRIDE, COLUMN_STRIDE, KIND, COLUMNS = range(5)
 """Entries of a description; strides are in bytes."""
@@ -79,6 +80,45 @@ def load_row(design: NDArray[np.int64], i: int, row: NDArray[np.float64]) -> Non
         else:
             row[j] = read_int64(at)
         at += step
+
+
+def places(*arrays: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return where contiguous arrays are, a line for each: address, lines, columns. They must be kept alive.
+
+    Compiled code that seldom needs an array, or needs it only in some variant, takes it from there (`vector_at`,
+    `matrix_at`): arrays among a function's arguments cost compilation at every call, used or not.
+    """
+    shapes = [array.shape if array.ndim == 2 else (1, array.size) for array in arrays]
+    return np.array(
+        [(array.__array_interface__["data"][0], *shape) for array, shape in zip(arrays, shapes, strict=True)],
+        dtype=np.int64,
+    )
+
+
+def _as_pointer(typing_context: Any, address: Any) -> Any:
+    """Return an address as a pointer to float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float64)(types.int64), generate  # type: ignore[attr-defined]
+
+
+_pointer_to: Any = intrinsic(_as_pointer)
+if config.DISABLE_JIT:
+    _pointer_to = lambda address: ctypes.cast(int(address), ctypes.POINTER(ctypes.c_double))  # noqa: E731
+
+
+@compiled_within
+def vector_at(places: NDArray[np.int64], k: int) -> Any:
+    """Return array k as a vector."""
+    return carray(_pointer_to(places[k, 0]), (places[k, 1] * places[k, 2],))
+
+
+@compiled_within
+def matrix_at(places: NDArray[np.int64], k: int) -> Any:
+    """Return array k as a matrix."""
+    return carray(_pointer_to(places[k, 0]), (places[k, 1], places[k, 2]))
 
 
 class _Memory:
