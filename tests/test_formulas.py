@@ -99,6 +99,23 @@ def test_what_is_kept_makes_the_same_rows_again(frame, formula):
     assert repr(kept.family) == repr(model.family)
 
 
+def test_names_that_mean_something_else(frame):
+    named = frame.rename(columns={"x": "Sum", "z": "log", "m": 0, "my col": "a.b"})
+    model = tb.glm("y ~ exp(Sum) + log(log) + C(`0`, Sum) + `0` + log(abs(`a.b`))", named, BERNOULLI)
+    names = [
+        "exp(Sum)",
+        "log(log)",
+        "C(`0`, Sum)[S.1]",
+        "C(`0`, Sum)[S.2]",
+        "C(`0`, Sum)[S.3]",
+        "0",
+        "log(abs(`a.b`))",
+    ]
+    assert model.names == ["Intercept", *names]
+    expected = [np.exp(frame["x"]), np.log(frame["z"]), frame["m"], np.log(np.abs(frame["my col"]))]
+    np.testing.assert_allclose(matrix(model)[:, [1, 2, 6, 7]], np.column_stack(expected))
+
+
 def test_dot_is_all_other_columns(frame):
     model = tb.glm("y ~ .", frame[["y", "x", "g"]], BERNOULLI)
     assert model.names == ["Intercept", "x", "g[T.b]", "g[T.c]"]
@@ -349,6 +366,16 @@ def test_rows_with_variables_set(frame):
     assert np.array_equal(whole(each)[0], expected)
 
 
+def test_a_spline_goes_on_where_rows_are_moved(frame):
+    """Slopes and contrasts need that at the ends of the data; new data beyond them are refused."""
+    model = tb.glm("y ~ bs(x, df=5) + cr(z, df=4)", frame, BERNOULLI)
+    X, *_ = whole(model.rows_of(setting={"x": Shift(1e-6), "z": Shift(1e-6)}))
+    np.testing.assert_allclose(X, matrix(model), atol=1e-4)
+    assert np.array_equal(whole(model.rows_of(setting={"x": Shift(0.0)}))[0], matrix(model))
+    further, *_ = whole(model.rows_of(setting={"x": Shift(0.5)}))
+    np.testing.assert_allclose(further[:, 1:6].sum(axis=1) <= 1.0 + 1e-9, True)
+
+
 def test_new_rows_with_an_offset(frame):
     model = tb.glm("y ~ x + offset(log(z))", frame, BERNOULLI)
     np.testing.assert_allclose(whole(model.rows_of(frame))[3], np.log(frame["z"]))
@@ -404,6 +431,18 @@ WRONG = {
     "three levels": (
         lambda f: tb.glm("y ~ x", late(f), BERNOULLI),
         r"response 'y' has 3 levels \('no', 'perhaps', 'yes'\).*takes two.*I\(y == 'yes'\)",
+    ),
+    "infinite": (lambda f: tb.glm("y ~ x", f.assign(x=np.inf), BERNOULLI), "'x' is infinite in 400 rows"),
+    "response as a term": (lambda f: tb.glm("y ~ x + y", f, BERNOULLI), "response 'y' is a term"),
+    "a column called Intercept": (
+        lambda f: tb.glm("y ~ Intercept", f.rename(columns={"x": "Intercept"}), BERNOULLI),
+        "two columns of the design are called 'Intercept'",
+    ),
+    "the same level twice": (lambda f: tb.glm("y ~ C(g, levels=['a', 'a'])", f, BERNOULLI), "has a level twice"),
+    "a series": (lambda f: tb.glm("y ~ x", f["x"], BERNOULLI), "a Series was given; expected a data frame"),
+    "trials beside dropped rows": (
+        lambda f: tb.glm("y ~ x", holes(f), tb.families.Binomial(f["m"].to_numpy()), missing="drop"),
+        r"trials were given for each row, and 3 rows are dropped.*p\(successes, trials\)",
     ),
     "labels for a count": (
         lambda f: tb.glm("g ~ x", f, tb.families.Poisson()),

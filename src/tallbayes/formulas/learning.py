@@ -81,6 +81,11 @@ def learn(
     samples = {text: _sample(e, found, states) for text, e in formula.factors.items()}
     factors = {text: _factor(e, samples[text], found) for text, e in formula.factors.items()}
     design = coded(formula.terms, factors, samples, states)
+    twice = sorted({name for name in design.names if design.names.count(name) > 1})
+    if twice:
+        raise InputError(
+            f"formula: two columns of the design are called {twice[0]!r}. Rename a column of the data."
+        )
     if not design.names:
         raise InputError(f"formula: {formula.text!r} gives no column, so there is nothing to estimate.")
     levels = _levels(response, _sample(response, found, {}), found) if response.text in found.levels else None

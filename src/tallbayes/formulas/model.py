@@ -218,6 +218,11 @@ def glm(
     table, offsets, weighing = _table(opened, read, offset, weights)
     learned = learn(read, table, family, offsets=offsets, weights=weighing, missing=missing)
     recipe, n = learned.recipe, learned.survey.kept
+    if learned.survey.dropped and isinstance(family, Binomial) and np.ndim(family.trials) == 1:
+        raise InputError(
+            f"family: trials were given for each row, and {learned.survey.dropped:,} rows are dropped. Put the trials "
+            "into the data: 'p(successes, trials) ~ ...' with family=tb.families.Binomial()."
+        )
     if learned.survey.dropped:
         table = CompleteTable(table, recipe.fitting, n)
     size = 8 * n * len(recipe.design.names)
@@ -308,7 +313,9 @@ def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, togethe
         found = put_together(table, keys, _responses(table, recipe), _weights(table, recipe))
         if found is not None:
             table, weights = found
-            notes.append(f"{n:,} rows put together into {table.num_rows:,} different ones with weights")
+            notes.append(
+                f"{n:,} rows put together into {table.num_rows:,} different ones with weights (not if collapse=False)"
+            )
     held = open_table(table)
     family = _with_trials(family, recipe, held)
     to_block = ToBlock(recipe, n=held.n, weights=weights)

@@ -162,7 +162,9 @@ class ToBlock:
         offset = recipe.offset(columns) if self.offset is None else self.offset
         if self.offset is not None and self.offset.size > 1:
             offset = self.offset[first : first + rows]
-        return Block(first, recipe.design.matrix(columns, rows), np.column_stack(told), weight, offset)
+        moved = any(isinstance(value, Shift) for value in (self.setting or {}).values())
+        design = recipe.design.matrix(columns, rows, beyond=moved)
+        return Block(first, design, np.column_stack(told), weight, offset)
 
     def of_columns(self, columns: Mapping[str, Any], first: int) -> Block:
         """Return the block of Arrow arrays by name."""
