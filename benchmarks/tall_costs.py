@@ -7,7 +7,6 @@ extrapolates. Assumptions are printed with the figures.
 import resource
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -45,34 +44,24 @@ def main() -> None:
     whole = seconds_of_cpu(lambda: tb.sample(model, draws=2500, chains=4, seed=1, progress=False))
     centre = setup_of(model).metric.centre
     slopes = seconds_of_cpu(lambda: model.source.reduce(passes.slopes, model.rows, model.predictors, centre))
-    started = time.perf_counter()
     tree = tb.sample(model, draws=50_000, chains=1, threads=1, seed=2, progress=False)
     step = tree.attrs["sampling_seconds"] / 50_000
     count = int(setup_of(model).passes)
     core = (profile + whole) / count / N
-    print(
-        f"measured at n = {N:.0e}, d = {len(NAMES)}, in {time.perf_counter() - started + profile + whole:.0f} s of one core"
-    )
+    print(f"measured at n = {N:.0e}, d = {len(NAMES)}")
     print(f"  bytes of a row in the file                     {row_bytes:.1f}")
     print(f"  core-nanoseconds of a row, mean of {count} passes     {1e9 * core:.0f}")
     print(f"  core-nanoseconds of a row, gradient alone      {1e9 * slopes / N:.0f}")
     print(f"  microseconds of a step of a chain              {1e6 * step:.2f}")
-    print(
-        f"assumed: {WORKERS} workers of {CORES} cores, each reading {STORAGE / 1e6:.0f} MB/s; {count} passes; partitions of a "
-        "million rows; 5 ms of the scheduler for each; rows per draw do not grow with n (they fall)"
-    )
-    print(
-        f"{'rows':>8}{'file, TB':>10}{'reading, s':>12}{'sums, s':>9}{'tasks, s':>10}{'all passes, min':>17}{'core-hours':>12}"
-    )
+    print(f"assumed: {WORKERS} workers of {CORES} cores, each reading {STORAGE / 1e6:.0f} MB/s; {count} passes;")
+    print("  partitions of a million rows; 5 ms of the scheduler for each")
+    titles = ("rows", "file, TB", "reading, s", "sums, s", "tasks, s", "passes, min", "core-hours")
+    print("".join(f"{title:>13}" for title in titles))
     for n in (1e9, 1e11):
-        reading = n * row_bytes / (WORKERS * STORAGE)
-        sums = n * core / (WORKERS * CORES)
-        tasks = n / 1e6 * TASK
-        total = count * max(reading, sums, tasks)
-        hours = count * n * core / 3600
-        print(
-            f"{n:>8.0e}{n * row_bytes / 1e12:>10.2f}{reading:>12.1f}{sums:>9.1f}{tasks:>10.1f}{total / 60:>17.1f}{hours:>12.1f}"
-        )
+        reading, sums, tasks = n * row_bytes / (WORKERS * STORAGE), n * core / (WORKERS * CORES), n / 1e6 * TASK
+        minutes, hours = count * max(reading, sums, tasks) / 60, count * n * core / 3600
+        figures = (n * row_bytes / 1e12, reading, sums, tasks, minutes, hours)
+        print(f"{n:>13.0e}" + "".join(f"{figure:>13.2f}" for figure in figures))
     subsample = {n: 12.5 * np.sqrt(len(NAMES) * n) for n in (1e9, 1e11)}
     for n, rows in subsample.items():
         print(
