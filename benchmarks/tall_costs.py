@@ -1,7 +1,7 @@
 """What a run on far more rows would cost, computed from figures of this machine: `tall_costs.py [directory]`.
 
-Measures what a pass costs for each row and core, how large rows are in a file, and how long a step of a chain takes; then
-extrapolates. Assumptions are printed with the figures.
+Measures what a pass costs for each row and core, how large rows are in a file, and how long a step of a chain takes;
+then extrapolates. Assumptions are printed with the figures.
 """
 
 import resource
