@@ -399,6 +399,23 @@ def test_posterior_is_that_of_the_plain_regression(frame):
     assert list(ours["posterior"]["coefficient"].values) == ["Intercept", "x", "g[T.b]", "g[T.c]"]
 
 
+def test_a_streamed_run_has_the_same_posterior(frame, tmp_path):
+    """The Gaussian approximation is the same; means agree to 6 Monte Carlo errors, one run in 10^8 would not."""
+    path, formula = as_parquet(frame, tmp_path), "y ~ bs(x, df=4) + g"
+    trees = [
+        tb.sample(tb.glm(formula, path, BERNOULLI, stream=stream), draws=500, seed=2, progress=False)
+        for stream in (True, False)
+    ]
+    for name in ("mode", "covariance"):
+        ours, theirs = (tree["laplace"][name].to_numpy() for tree in trees)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    tables = [tb.summary(tree) for tree in trees]
+    errors = np.hypot(tables[0]["mcse_mean"], tables[1]["mcse_mean"])
+    assert np.all(np.abs(tables[0]["mean"] - tables[1]["mean"]) < 6.0 * errors)
+    kept = [json.loads(tree.attrs["model"]) for tree in trees]
+    assert kept[0]["recipe"] == kept[1]["recipe"]
+
+
 def test_labels_of_any_kind_are_text_in_what_is_kept():
     dates = pa.array([0, 1, 0], pa.date32())
     assert load(dates, "d").values == ("1970-01-01", "1970-01-02")
