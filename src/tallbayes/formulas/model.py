@@ -27,7 +27,7 @@ from tallbayes.models.regression import Regression
 from tallbayes.models.stored import family_to_plain
 from tallbayes.models.variables import Setting, Variable
 from tallbayes.priors import CoefficientPriors, Prior
-from tallbayes.sources.arrays import numeric
+from tallbayes.sources.arrays import ArraySource, numeric
 from tallbayes.sources.base import Source
 from tallbayes.sources.mapped import MappedSource
 from tallbayes.sources.tables import Table, open_table
@@ -68,7 +68,25 @@ class FormulaRegression(Regression):
         notes: Sequence[str],
         columns: tuple[Any, Any],
     ) -> None:
-        super().__init__(source, None, family, by_coefficient(prior, recipe.design))
+        priors = by_coefficient(prior, recipe.design)
+        if isinstance(
+            source, ArraySource
+        ):  # as arrays: a family may learn from them, a scale have columns of its own
+            d, further = len(recipe.design.names), dict[str, Any]()
+            if recipe.scale is not None:
+                further["scale_design"] = _named(source.X[:, d:], recipe.scale.names)
+            super().__init__(
+                source.X[:, :d],
+                source.responses,
+                family,
+                priors,
+                offset=source.offset,
+                weights=source.weight,
+                names=recipe.design.names,
+                **further,
+            )
+        else:
+            super().__init__(source, None, family, priors)
         self.recipe, self.notes = recipe, tuple(notes)
         self._table, self._weights = columns
 
@@ -122,7 +140,7 @@ class FormulaRegression(Regression):
         if not setting and not beside:
             return self.source
         to_block = ToBlock(self.recipe, True, self._table.n, setting, tuple(beside), self._weights)
-        return MappedSource(self._table, to_block, self.recipe.design.names, self.recipe.fitting)
+        return MappedSource(self._table, to_block, self.recipe.names, self.recipe.fitting)
 
     def to_json(self) -> str:
         """Return the formula with its levels, knots and means, and the family, so that new rows can be predicted."""
@@ -212,11 +230,10 @@ def glm(
         raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
     if missing not in {"error", "drop"}:
         raise InputError(f"missing: {missing!r} was given; expected 'error' or 'drop'.")
-    _refuse_scale(scale_formula)
     opened = Opened(data)
-    read = read_formula(formula, opened.columns)
-    table, offsets, weighing = _table(opened, read, offset, weights)
-    learned = learn(read, table, family, offsets=offsets, weights=weighing, missing=missing)
+    read, scale = read_formula(formula, opened.columns), _scale(scale_formula, opened.columns)
+    table, offsets, weighing = _table(opened, read, scale, offset, weights)
+    learned = learn(read, table, family, offsets=offsets, weights=weighing, scale=scale, missing=missing)
     recipe, n = learned.recipe, learned.survey.kept
     if learned.survey.dropped and isinstance(family, Binomial) and np.ndim(family.trials) == 1:
         raise InputError(
@@ -225,22 +242,36 @@ def glm(
         )
     if learned.survey.dropped:
         table = CompleteTable(table, recipe.fitting, n)
-    size = 8 * n * len(recipe.design.names)
+    size = 8 * n * len(recipe.names)
     if stream if stream is not None else not (opened.in_memory or size <= MOST_IN_MEMORY):
         return _streamed(table, learned, family, prior)
     return _in_memory(gathered(table.batches(recipe.fitting)), learned, family, prior, collapse)
 
 
-def _refuse_scale(scale_formula: str | None) -> None:
-    if scale_formula is not None and "scale_design" not in inspect.signature(Regression.__init__).parameters:
+def _named(matrix: Any, names: list[str]) -> Any:
+    """Return a matrix with names of its columns."""
+    import pandas as pd
+
+    return pd.DataFrame(matrix, columns=names)
+
+
+def _scale(scale_formula: str | None, available: Sequence[str]) -> Formula | None:
+    """Return the formula of the log scale, if there is one and it can be used."""
+    if scale_formula is None:
+        return None
+    scale = read_formula(scale_formula, available, response=False)
+    if scale.offsets:
+        raise InputError(f"scale_formula: {scale_formula!r} has an offset; expected columns alone.")
+    if "scale_design" not in inspect.signature(Regression.__init__).parameters:
         raise InputError(
             f"scale_formula: {scale_formula!r} was given; a scale that depends on columns is not supported yet. Leave "
             "it out."
         )
+    return scale
 
 
 def _table(
-    opened: Opened, formula: Formula, offset: Any, weights: Any
+    opened: Opened, formula: Formula, scale: Formula | None, offset: Any, weights: Any
 ) -> tuple[Table, tuple[Expression, ...], Expression | None]:
     """Return the columns that are needed, arrays given beside the data among them, and how to find those."""
     beside: dict[str, Any] = {}
@@ -254,7 +285,7 @@ def _table(
             beside[name] = _beside(value, what, opened)
             found.append(column(name))
     offsets = () if found[0] is None else (found[0],)
-    names = needed_columns(formula, offsets, found[1])
+    names = needed_columns(formula, offsets, found[1], scale)
     if not beside:
         return opened.table(names), offsets, found[1]
     needed = [name for name in names if name not in beside]
@@ -291,8 +322,10 @@ def _appended(table: Any, name: str, values: Any) -> Any:
 def _streamed(table: Table, learned: Learned, family: Family, prior: Any) -> FormulaRegression:
     """Return a model whose rows are read block by block, on a cluster where they are there."""
     recipe = learned.recipe
-    family = _with_trials(family, recipe, table)
-    to_block, names, columns = ToBlock(recipe, n=table.n), recipe.design.names, recipe.fitting
+    family = _with_classes(_with_trials(family, recipe, table), recipe)
+    if recipe.scale is not None:
+        raise InputError("scale_formula: it needs the design in memory, and rows are streamed. Give stream=False.")
+    to_block, names, columns = ToBlock(recipe, n=table.n), recipe.names, recipe.fitting
     whole = table.table if isinstance(table, CompleteTable) else table
     source: Source
     if isinstance(whole, DaskTable):
@@ -317,9 +350,9 @@ def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, togethe
                 f"{n:,} rows put together into {table.num_rows:,} different ones with weights (not if collapse=False)"
             )
     held = open_table(table)
-    family = _with_trials(family, recipe, held)
+    family = _with_classes(_with_trials(family, recipe, held), recipe)
     to_block = ToBlock(recipe, n=held.n, weights=weights)
-    source = in_memory(held, to_block, recipe.design.names, columns)
+    source = in_memory(held, to_block, recipe.names, columns)
     if not np.any(source.weight):
         raise InputError("weights: every row has weight 0, so the data say nothing.")
     return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(held, weights))
@@ -332,6 +365,15 @@ def _with_trials(family: Family, recipe: Recipe, table: Table) -> Family:
     assert isinstance(family, Binomial)
     batches = table.batches(recipe.response.expression.columns)
     return replace(family, trials=np.concatenate([recipe.response.trials_of(loaded(batch)) for batch in batches]))
+
+
+def _with_classes(family: Family, recipe: Recipe) -> Family:
+    """Return the family with the names of its classes, if it takes them and the response has them."""
+    levels = recipe.response.levels
+    if levels is None or getattr(family, "classes", levels) is not None:
+        return family
+    changed: Any = family
+    return replace(changed, classes=tuple(str(level) for level in levels))
 
 
 def _responses(table: Any, recipe: Recipe) -> list[Any]:

@@ -38,11 +38,24 @@ class Recipe:
     weights: Expression | None
     variables: dict[str, Variable]
     """What is known of each column that the terms need."""
+    scale: Design | None = None
+    """Of the log scale; its columns stand after those of the design."""
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """The design, and that of the log scale if there is one."""
+        return (self.design,) if self.scale is None else (self.design, self.scale)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns."""
+        return [name for design in self.designs for name in design.names]
 
     @property
     def predicting(self) -> tuple[str, ...]:
-        """Columns that the design needs."""
-        return unique([name for factor in self.design.factors.values() for name in factor.expression.columns])
+        """Columns that the designs need."""
+        factors = [factor for design in self.designs for factor in design.factors.values()]
+        return unique([name for factor in factors for name in factor.expression.columns])
 
     @property
     def offset_columns(self) -> tuple[str, ...]:
@@ -76,6 +89,7 @@ class Recipe:
         return {
             "formula": self.text,
             "design": self.design.plain(),
+            "scale": None if self.scale is None else self.scale.plain(),
             "response": [self.response.expression.text, self.response.levels],
             "offsets": [offset.text for offset in self.offsets],
             "variables": {name: _plain_variable(about) for name, about in self.variables.items()},
@@ -92,6 +106,7 @@ class Recipe:
             tuple(_expression(offset) for offset in plain["offsets"]),
             None,
             {name: _variable(about) for name, about in plain["variables"].items()},
+            None if plain["scale"] is None else Design.from_plain(plain["scale"]),
         )
 
 
@@ -163,8 +178,9 @@ class ToBlock:
         if self.offset is not None and self.offset.size > 1:
             offset = self.offset[first : first + rows]
         moved = any(isinstance(value, Shift) for value in (self.setting or {}).values())
-        design = recipe.design.matrix(columns, rows, beyond=moved)
-        return Block(first, design, np.column_stack(told), weight, offset)
+        parts = [design.matrix(columns, rows, beyond=moved) for design in recipe.designs]
+        X = parts[0] if len(parts) == 1 else np.hstack(parts)
+        return Block(first, X, np.column_stack(told), weight, offset)
 
     def of_columns(self, columns: Mapping[str, Any], first: int) -> Block:
         """Return the block of Arrow arrays by name."""
