@@ -66,7 +66,7 @@ bench-step: $(VENV)/installed
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
 # few-rows, explain-accuracy, growing-n, other-kernels, custom-family, counts, cold-start, before-after,
-# tails.
+# tails, predictions.
 bench-%: $(VENV)/point-fit
 	$(BIN)/python benchmarks/$(subst -,_,$*).py
 
