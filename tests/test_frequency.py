@@ -66,6 +66,10 @@ SETTINGS = [
     Setting("logistic-ends", "SMH1-global", "preconditioned", 8.0, batches=True),
     Setting("student-ends", "SMH2-local", "independent", 12.0, 1.0 - 1e-9, batches=True),
     Setting("student-ends", "SMH3-local", "walk", 3.0, batches=True),
+    Setting("scale-ends", "SMH1-local", "walk", 40.0),
+    Setting("scale-ends", "SMH2-local", "independent", 37.0, 1.0 + 1e-9),
+    Setting("scale-ends", "SMH3-local", "crank-nicolson", 20.0),
+    Setting("scale-ends", "SMH2-local", "walk", 8.0, batches=True),
 ]
 
 

@@ -70,6 +70,16 @@ WIDER_CHAINS = [
     ("twelve", "SMH2-local", "crank-nicolson", 60.0, 6.0),
     ("twelve", "SMH3-local", "independent-walks", math.inf, 6.0, True),
     ("single-twelve", "SMH1-local", "walk", 150.0, 6.0),
+    ("scale-student", "SMH3-local", "independent-walks", math.inf, 3.0),
+    ("scale-student", "SMH1-local", "walk", 60.0, 3.0),
+    ("scale-gaussian", "SMH2-local", "antithetic-walks", math.inf, 3.0),
+    ("scale-gaussian", "FMH-local", "preconditioned", 60.0, 2.0),
+    ("scale-huber", "SMH3-local", "surrogate", 60.0, 3.0),
+    ("scale-ends", "MH", "walks-between", math.inf, None),
+    ("softmax", "SMH3-local", "independent-walks", 60.0, 3.0),
+    ("softmax", "SMH1-local", "walk", math.inf, 3.0),
+    ("ordinal", "SMH3-local", "independent-walks", 60.0, 3.0),
+    ("ordinal", "SMH1-local", "walk", math.inf, 3.0),
     ("single-twelve", "SMH2-local", "antithetic-walks", math.inf, 6.0, True),
 ]
 

@@ -88,8 +88,8 @@ def predict(
         raise InputError(f"--out: {out} was given; expected a name that ends in .csv or .parquet.")
     tree = load(run)
     rows = _usable(tree, data, unusable)
-    wanted = {"kind": kind, "by": by or None, "average": average, "probs": probs_of(probs), "seed": seed}
-    table: Any = predicted(tree, None, rows, **wanted)
+    levels = probs_of(probs)
+    table: Any = predicted(tree, None, rows, kind=kind, by=by or None, average=average, probs=levels, seed=seed)
     if out is not None and out.suffix == ".csv":
         table.to_csv(out, index=False)
     elif out is not None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import positive
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import CountResponse, poisson
 
@@ -52,7 +52,7 @@ register_curve(CountCurve, CurveFunctions(potential, jet, count_coefficients))
 register_curve(AmountCurve, CurveFunctions(potential, jet, amount_coefficients))
 
 
-class _Exponential(Family):
+class _Exponential(CurveFamily):
     convex = True
 
     def critical_points(self, m: int) -> Vector:
