@@ -28,6 +28,8 @@ DROP, ERROR = "drop", "error"
 class Numbers:
     """Where the numbers of a column lie: a partial result."""
 
+    infinite: int = 0
+    """Rows in which the number is infinite; nothing else is known then."""
     count: int = 0
     mean: float = 0.0
     square: float = 0.0
@@ -39,6 +41,9 @@ class Numbers:
     def add(self, values: NDArray[np.float64], kept: NDArray[np.int64] | slice) -> None:
         """Take in further rows (Chan's formulas)."""
         if not values.size:
+            return
+        self.infinite += int(np.count_nonzero(np.isinf(values)))
+        if self.infinite:
             return
         mean, total = float(np.mean(values)), self.count + values.size
         apart = mean - self.mean
@@ -171,6 +176,12 @@ def refuse_missing(found: Survey, missing: str, what: str = "data") -> None:
             f"{what}: values are missing in {found.describe_missing()}. Drop these rows with missing='drop', or fill "
             "them in."
         )
+    for name, numbers in found.numbers.items():
+        if numbers.infinite:
+            raise InputError(
+                f"{what}: column {name!r} is infinite in {counted(numbers.infinite, 'row')}; expected finite numbers. "
+                "Drop these rows, or put other values there."
+            )
     if found.kept == 0:
         reason = f"values are missing in {found.describe_missing()}" if found.dropped else "it has no rows"
         raise InputError(f"{what}: no row is left: {reason}.")
