@@ -31,7 +31,7 @@ class Setting(NamedTuple):
     acceptance: float | None
 
 
-LOGISTIC, STUDENT = tb.families.Bernoulli(), tb.families.StudentT(df=4)
+LOGISTIC, STUDENT = tb.families.Bernoulli(), tb.families.StudentT(df=4, scale=1.0)
 SETTINGS = [
     Setting(LOGISTIC, 14, 2, PCN, "", 51.0, 0.913),
     Setting(LOGISTIC, 17, 2, PCN, "", 20.0, 0.967),

@@ -102,7 +102,7 @@ def our_kernel(method: str):
 def our_model(name: str, d: int, n: int):
     import tallbayes as tb
 
-    family = tb.families.Bernoulli() if name == "logistic" else tb.families.StudentT(df=4.0)
+    family = tb.families.Bernoulli() if name == "logistic" else tb.families.StudentT(df=4.0, scale=1.0)
     return tb.Regression(*make_data(name, d, n), family, tb.priors.Normal(0.0, 10.0))
 
 

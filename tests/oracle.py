@@ -235,10 +235,21 @@ class OtherPrior(NamedTuple):
             return (Real(self.df) + 1) / 2 * np.log1p(t * t / self.df)
         if self.kind == "laplace":
             return np.abs(t)
+        if self.kind == "power":
+            return Real(self.a) * np.exp(Real(self.b) * Real(theta)) - Real(self.df) * Real(theta)
+        if self.kind == "half-student":
+            scale = np.exp(Real(theta)) / Real(self.a)
+            return (Real(self.df) + 1) / 2 * np.log1p(scale * scale / Real(self.df)) - Real(theta)
         return np.where((theta >= self.a) & (theta <= self.b), Real(0), np.inf)
 
     def stand_in(self, theta):
         """Slope and curvature of the stand-in: t itself, sqrt(t^2 + 4), walls -log(distance)."""
+        if self.kind in ("power", "half-student"):  # they stand for themselves
+            h = 1e-4  # differences in extended precision: off by some 1e-12
+            low, here, high = (self.potential(theta + step) for step in (-h, 0.0, h))
+            fine = [self.potential(theta + step) for step in (-2 * h, 2 * h)]
+            slope = (8 * (high - low) - (fine[1] - fine[0])) / (12 * h)
+            return float(slope), float((16 * (high + low) - (fine[0] + fine[1]) - 30 * here) / (12 * h * h))
         t = (theta - self.a) / self.b
         if self.kind == "student":
             q = self.df + t * t
@@ -371,6 +382,240 @@ class Problem:
         return values
 
 
+@dataclass(frozen=True)
+class JointRows:
+    """Rows of several predictors: potential(y, eta_1, ..., eta_q) as a series, and suprema over a box."""
+
+    potential: Callable
+    suprema: Callable
+    """suprema(problem, order, radius): largest rise, fall and absolute value of the derivative of order k + 1 along a
+    unit step in whitened coordinates, (3, rows)."""
+
+    def along(self, y, eta, move):
+        """Taylor coefficients of orders 0 to 4 of s -> U(eta + s move); eta and move are (..., rows, q)."""
+        y = np.broadcast_to(Real(y), eta.shape[:-1])
+        steps = [Series(Real(eta[..., j]), Real(move[..., j]), 0, 0, 0) for j in range(eta.shape[-1])]
+        return self.potential(y, *steps).c
+
+
+@dataclass(frozen=True)
+class JointProblem(Problem):
+    """A posterior whose rows have several predictors, eta_i = lines_i theta + offset_i."""
+
+    lines: np.ndarray = None
+    """(rows, q, parameters)."""
+
+    def predictor(self, theta):
+        """Predictors, (points, rows, q); the offset is (rows, q)."""
+        return np.einsum("nqd,pd->pnq", self.lines.astype(Real), np.atleast_2d(theta).astype(Real)) + self.offset
+
+    @cached_property
+    def jet(self):
+        """U_i at the centre, in the place of all derivatives."""
+        at = self.predictor(self.centre)[0]
+        return (self.rows.along(self.y, at, np.zeros_like(at))[0],)
+
+    def row_potentials(self, theta):
+        """U_i at each point, (points, rows)."""
+        at = self.predictor(theta)
+        return self.weights * self.rows.along(self.y, at, np.zeros_like(at))[0]
+
+    def row_expansions(self, theta, order):
+        """Taylor expansions along the way from the centre, without the constant; (points, rows)."""
+        theta = np.atleast_2d(theta)
+        move = np.einsum("nqd,pd->pnq", self.lines.astype(Real), theta.astype(Real) - self.centre.astype(Real))
+        at = np.broadcast_to(self.predictor(self.centre), move.shape)
+        coefficients = self.rows.along(self.y, at, move)
+        return self.weights * sum(coefficients[1 : order + 1], np.zeros(move.shape[:2], dtype=Real))
+
+    def _second(self, direction):
+        """Slope and curvature of the likelihood along a direction of theta."""
+        move = np.einsum("nqd,d->nq", self.lines.astype(Real), direction.astype(Real))
+        coefficients = self.rows.along(self.y, self.predictor(self.centre)[0], move)
+        return np.sum(self.weights * coefficients[1]), 2 * np.sum(self.weights * coefficients[2])
+
+    @cached_property
+    def gradient(self):
+        """Of the whole potential, at the centre."""
+        d = self.centre.size
+        total = np.array([float(self._second(axis)[0]) for axis in np.eye(d)])
+        total += self.prior_precision * (self.centre - self.prior_mean)
+        for other in self.other_priors:
+            total[other.j] += other.stand_in(self.centre[other.j])[0]
+        return total
+
+    @cached_property
+    def hessian(self):
+        """Of the whole potential, at the centre."""
+        axes = np.eye(self.centre.size)
+        single = [self._second(axis)[1] for axis in axes]
+        total = np.diag([float(value) for value in single])
+        for j, k in itertools.combinations(range(len(axes)), 2):
+            both = (self._second(axes[j] + axes[k])[1] - single[j] - single[k]) / 2
+            total[j, k] = total[k, j] = float(both)
+        total += np.diag(self.prior_precision)
+        for other in self.other_priors:
+            total[other.j, other.j] += other.stand_in(self.centre[other.j])[1]
+        return total
+
+    @cached_property
+    def norms(self):
+        """Length of each whitened line, (rows, q)."""
+        return np.linalg.norm(self.lines @ self.unwhiten, axis=2)
+
+
+def noise(potential):
+    """Rows with a location and a log-scale: U = g(u) + tau, u = (y - eta) e^-tau, with g as a series."""
+
+    def joint(y, eta, tau):
+        return potential((-eta + y) * (-tau).exp()) + tau
+
+    def mixed(u, m):
+        """Derivatives of order m in eta (m - b times) and tau (b times) at tau = 0 and y - eta = u; b = 0 to m."""
+        turns = np.arange(-m, m + 1, 2).astype(Real)
+        values = []
+        for turn in turns:
+            steps = Series(Real(0 * u), Real(1), 0, 0, 0), Series(Real(0 * u), turn, 0, 0, 0)
+            values.append(joint(Real(u), *steps).c[m] * math.factorial(m))
+        binomial = np.array([math.comb(m, b) for b in range(m + 1)], dtype=float)
+        matrix = np.float64(turns[:, None] ** np.arange(m + 1)) * binomial
+        return np.linalg.solve(matrix, np.float64(np.stack(values)).reshape(m + 1, -1))
+
+    def suprema(problem, order, radius):
+        m = order + 1
+        key = ("joint", order, radius)
+        if key not in problem.memo:
+            problem.memo[key] = _noise_suprema(problem, mixed, m, radius)
+        return problem.memo[key]
+
+    return JointRows(joint, suprema)
+
+
+def _noise_suprema(problem, mixed, m, radius):
+    """By multi-index: the largest factor e^(-a tau) in the box, times extremes of h over all u in it, by a grid."""
+    at, norms = np.float64(problem.predictor(problem.centre)[0]), problem.norms
+    residual, shrink = problem.y - at[:, 0], np.exp(-at[:, 1] + radius * norms[:, 1])
+    corners = [
+        (residual + s * radius * norms[:, 0]) * np.exp(-at[:, 1] + t * radius * norms[:, 1])
+        for s in (-1, 1)
+        for t in (-1, 1)
+    ]
+    first, last = np.min(corners, axis=0), np.max(corners, axis=0)
+    share, rows = np.linspace(0.0, 1.0, 201), np.arange(problem.n)
+    whole_grid = first[:, None] + (last - first)[:, None] * share
+    coarse = mixed(whole_grid.ravel(), m).reshape(m + 1, problem.n, share.size)
+    found = np.zeros((3, problem.n))
+    for b in range(m + 1):
+        ends = []
+        for sign in (1.0, -1.0):
+            grid, values = whole_grid, sign * coarse[b]
+            best = values.max(axis=1)
+            for _ in range(2):
+                k = np.argmax(values, axis=1)
+                low, high = grid[rows, np.maximum(k - 1, 0)], grid[rows, np.minimum(k + 1, share.size - 1)]
+                grid = low[:, None] + (high - low)[:, None] * share
+                values = sign * mixed(grid.ravel(), m)[b].reshape(grid.shape)
+                best = np.maximum(best, values.max(axis=1))
+            ends.append(np.maximum(best, 0.0) * shrink ** (m - b))
+        factor = math.comb(m, b) * norms[:, 0] ** (m - b) * norms[:, 1] ** b
+        whole, even = np.maximum(*ends), b % 2 == 0 and (m - b) % 2 == 0
+        found += factor * np.stack([ends[0] if even else whole, ends[1] if even else whole, whole])
+    return found
+
+
+def softmax(y, *eta):
+    """log(1 + sum_j exp(eta_j)) - eta_y."""
+    total = eta[0].exp() + 1
+    for one in eta[1:]:
+        total = total + one.exp()
+    value = total.log()
+    for j, one in enumerate(eta):
+        value = value - one * (y == j + 1)
+    return value
+
+
+def softmax_suprema(problem, order, radius):
+    """Cumulants of moves that lie within an interval, or whose probability is small."""
+    m, n = order + 1, problem.n
+    at = np.column_stack([np.zeros(n), np.float64(problem.predictor(problem.centre)[0])])
+    white = np.concatenate([np.zeros((n, 1, problem.centre.size)), problem.lines @ problem.unwhiten], axis=1)
+    apart = np.linalg.norm(white[:, :, None] - white[:, None], axis=3)
+    found = np.empty((3, n))
+    for i in range(n):
+        R = apart[i].max()
+        k = int(problem.y[i]) if m == 1 else int(np.argmax(at[i]))
+        p = 1 / (1 + np.exp(-(at[i] - at[i, k] + radius * apart[i, k])))
+        if m == 1:
+            rise = fall = min(p @ apart[i, k], apart[i, k].max())
+        else:
+            variance = min(p @ apart[i, k] ** 2, math.inf)
+            rise, fall = {
+                2: (min(R**2 / 4, variance), 0.0),
+                3: (min(R**3 / (6 * math.sqrt(3)), R * variance),) * 2,
+                4: (min(R**4 / 12, R**2 * variance), min(R**4 / 8, 2 * variance**2)),
+            }[m]
+        found[:, i] = rise, fall, max(rise, fall)
+    return found
+
+
+def ordinal_logit(y, a, b, levels):
+    """-log(F(a) - F(b)); b is absent for level 0, and a for the last."""
+    one = (-a).softplus() * (y < levels - 1)
+    other = b.softplus() * (y > 0)
+    middle = (y > 0) & (y < levels - 1)
+    # Where a cut is missing the difference is put at 1, and taken out again.
+    gap = (a - b) * middle + (1.0 - middle)
+    return one + other - (-((-gap).expm1())).log() * middle
+
+
+def ordinal_suprema(levels):
+    """Suprema of three functions of one variable: of a, of b, and of their difference."""
+
+    def extremes(function, low, high, m):
+        found = []
+        for sign in (1.0, -1.0):
+            here, there, best = low, high, -math.inf
+            for _ in range(3):
+                grid = np.linspace(here, there, 301)
+                values = sign * np.float64(function(Series.variable(grid)).derivatives()[m])
+                k = int(np.argmax(values))
+                best = max(best, values[k])
+                here, there = grid[max(k - 1, 0)], grid[min(k + 1, 300)]
+            found.append(max(best, 0.0))
+        return found
+
+    def suprema(problem, order, radius):
+        m = order + 1
+        if (order, radius) in problem.memo:
+            return problem.memo[order, radius]
+        at = np.float64(problem.predictor(problem.centre)[0])
+        white = problem.lines @ problem.unwhiten
+        found = np.zeros((3, problem.n))
+        parts = [
+            (at[:, 0], white[:, 0], lambda x: (-x).softplus(), problem.y < levels - 1),
+            (at[:, 1], white[:, 1], lambda x: x.softplus(), problem.y > 0),
+            (
+                at[:, 0] - at[:, 1],
+                white[:, 0] - white[:, 1],
+                lambda x: -(-((-x).expm1())).log(),
+                (problem.y > 0) & (problem.y < levels - 1),
+            ),
+        ]
+        for i in range(problem.n):
+            for centre, lines, function, present in parts:
+                if not present[i]:
+                    continue
+                norm = np.linalg.norm(lines[i])
+                low, high = centre[i] - radius * norm, centre[i] + radius * norm
+                ends = [end * norm**m for end in extremes(function, low, high, m)]
+                whole = max(ends)
+                found[:, i] += (*ends, whole) if m % 2 == 0 else (whole,) * 3
+        problem.memo[order, radius] = found
+        return found
+
+    return suprema
+
+
 def global_constants(problem, order):
     """psi of (P) eq:smh-bound (order 1 to 3) or of eq:lipschitz-bounds (order 0)."""
     supremum = problem.rows.constants(order + 1)
@@ -401,6 +646,8 @@ def local_extremes(problem, order, radius):
 
 def local_constants(problem, order, radius):
     """w_i C_i a_i^(k+1) / (k+1)!, C_i the largest absolute derivative over the interval of row i."""
+    if isinstance(problem.rows, JointRows):
+        return problem.weights * problem.rows.suprema(problem, order, radius)[2] / math.factorial(order + 1)
     a = np.linalg.norm((problem.X @ problem.unwhiten)[:, problem.free :], axis=1)
     best = np.max(local_extremes(problem, order, radius), axis=0)
     return problem.without_core(problem.weights * best * a ** (order + 1) / math.factorial(order + 1))
@@ -410,6 +657,9 @@ def local_shares(problem, order, radius):
     """What a remainder can use of its constant by rising, and by falling; even derivatives only tell them apart."""
     if order % 2 == 0:
         return np.ones((2, problem.n))
+    if isinstance(problem.rows, JointRows):
+        suprema = problem.rows.suprema(problem, order, radius)
+        return suprema[:2] / np.where(suprema[2] > 0.0, suprema[2], 1.0)
     extremes = local_extremes(problem, order, radius)
     return np.maximum(extremes, 0.0) / np.max(extremes, axis=0)
 
@@ -726,7 +976,7 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1):
     `draw(rng)` is the next row to be tried; the chain begins at z. Events are drawn `batch` at a time; those
     after a rejection are dropped.
     """
-    n, d = problem.X.shape
+    n, d = problem.n, problem.centre.size
     out = Chain(np.empty((steps, d)), np.zeros(steps, bool), np.zeros(steps, int), np.zeros(steps, bool))
     plain = rule.order is None
     clock = rng.standard_exponential()  # drawn for plain Metropolis-Hastings too, which never looks at it

@@ -26,7 +26,9 @@ from tallbayes.setup.metric import metric_at
 from tallbayes.setup.mode import Mode, find_mode
 from tallbayes.setup.setup import Setup
 from tallbayes.sources.alias import draw_row, share_of
-from tallbayes.sources.memory import describe, load_row
+from tallbayes.sources.base import Block, Source
+from tallbayes.sources.memory import COLUMNS, describe, load_row
+from tallbayes.sources.supply import RUN, Drawing, RowBounds, Stream, StreamedSupply
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +165,114 @@ def _wider(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64) -
     return Case(X, y, family, tb.priors.Normal(0.1, 1.5), weights, offset)
 
 
+@dataclass(frozen=True, eq=False)
+class JointCase(Case):
+    """Rows with several predictors."""
+
+    def problem(self, centre) -> oracle.Problem:
+        """The same model as the oracle sees it."""
+        rows, lines, offset, others = joint_rows(self)
+        cuts, others = others is None, others or []
+        d = lines.shape[2]
+        mean, precision = np.zeros(d), np.zeros(d)
+        p = (d // self.X.shape[1]) * self.X.shape[1] if not others else self.X.shape[1]
+        mean[:p], precision[:p] = self.prior.mean, float(self.prior.scale) ** -2.0
+        if cuts:
+            mean[self.X.shape[1] :], precision[self.X.shape[1] :] = 0.0, 10.0**-2.0
+        weights = np.ones(self.y.size) if self.weights is None else self.weights
+        X = self.X.astype(float)
+        given = (X, self.y, rows, mean, precision, weights, offset, np.array(centre), tuple(others))
+        return oracle.JointProblem(*given, lines=lines)
+
+
+def noise_of(family: Any) -> Any:
+    """The potential of noise of scale 1, as a series."""
+    if isinstance(family, tb.families.StudentT):
+        return lambda u: ((u * u) * (1 / oracle.Real(family.df)) + 1).log() * oracle.Real((family.df + 1) / 2)
+    if isinstance(family, tb.families.PseudoHuber):
+        plain = oracle.pseudo_huber(family.delta, 1.0)
+        return lambda u: plain(0.0, u)
+    return lambda u: u * u * oracle.Real(0.5)
+
+
+def joint_rows(case: JointCase) -> Any:
+    """The oracle's rows, lines, offsets and further priors of a case."""
+    n, p = case.X.shape
+    offset = np.zeros(n) if case.offset is None else case.offset
+    if isinstance(case.family, tb.families.Categorical):
+        q = case.family.classes - 1
+        lines = np.zeros((n, q, q * p))
+        for j in range(q):
+            lines[:, j, j * p : (j + 1) * p] = case.X
+        return oracle.JointRows(oracle.softmax, oracle.softmax_suprema), lines, np.zeros((n, q)), []
+    if isinstance(case.family, tb.families.Ordinal):
+        levels = case.family.levels
+        lines = np.zeros((n, 2, p + levels - 1))
+        for i, level in enumerate(case.y.astype(int)):
+            for j, cut in enumerate((level, level - 1)):
+                if 0 <= cut < levels - 1:
+                    lines[i, j, :p], lines[i, j, p + cut] = -case.X[i], 1.0
+        present = np.any(lines != 0.0, axis=2)
+        rows = oracle.JointRows(
+            lambda y, a, b: oracle.ordinal_logit(y, a, b, levels), oracle.ordinal_suprema(levels)
+        )
+        return rows, lines, -offset[:, None] * present, None
+    lines = np.zeros((n, 2, p + 1))
+    lines[:, 0, :p], lines[:, 1, p] = case.X, 1.0
+    scale = case.family.scale
+    kinds = {
+        tb.priors.HalfNormal: lambda s: ("power", 0.5 / s.scale**2, 2.0, 1.0),
+        tb.priors.Exponential: lambda s: ("power", s.rate, 1.0, 1.0),
+        tb.priors.HalfStudentT: lambda s: ("half-student", s.scale, 1.0, s.df),
+    }
+    other = oracle.OtherPrior(p, *kinds[type(scale)](scale))
+    return oracle.noise(noise_of(case.family)), lines, np.stack([offset, 0.0 * offset], axis=1), [other]
+
+
+def _joint_noise(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64, ends: bool = False) -> JointCase:
+    """Rows with noise of unknown scale, with weights and offsets."""
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((n, d)) / np.sqrt(d) + 0.2).astype(dtype)
+    offset, weights = 0.3 * rng.standard_normal(n), rng.choice([0.5, 1.0, 2.0], n)
+    y = X.astype(float) @ rng.standard_normal(d) * 0.7 + offset + 0.8 * rng.standard_t(5.0, n)
+    if ends:
+        weights[[0, -1]] = 3.0
+        X[[0, -1]] = [[2.5, -1.5], [1.5, 2.5]]
+    return JointCase(X, y, family, tb.priors.Normal(0.1, 1.5), weights, offset)
+
+
+def _softmax(seed: int, n: int, d: int, classes: int) -> JointCase:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2
+    scores = X @ rng.standard_normal((d, classes)) + rng.gumbel(size=(n, classes))
+    weights = rng.choice([0.5, 1.0, 2.0], n)
+    y = np.argmax(scores, axis=1).astype(float)
+    return JointCase(X, y, tb.families.Categorical(classes), tb.priors.Normal(0.1, 1.5), weights)
+
+
+def _ordinal(seed: int, n: int, d: int, levels: int) -> JointCase:
+    rng = np.random.default_rng(seed)
+    X, offset = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2, 0.2 * rng.standard_normal(n)
+    score = X @ rng.standard_normal(d) + offset + rng.logistic(size=n)
+    y = np.searchsorted(np.quantile(score, np.linspace(0, 1, levels + 1)[1:-1]), score).astype(float)
+    return JointCase(X, y, tb.families.Ordinal(levels), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset)
+
+
+JOINT = {
+    "ordinal": _ordinal(36, 150, 2, 4),
+    "softmax": _softmax(35, 60, 2, 4),
+    "scale-student": _joint_noise(tb.families.StudentT(4.0, tb.priors.HalfNormal(1.5)), 31, 40, 2),
+    "scale-gaussian": _joint_noise(tb.families.Gaussian(tb.priors.Exponential(0.7)), 32, 40, 3),
+    "scale-huber": _joint_noise(
+        tb.families.PseudoHuber(1.2, tb.priors.HalfStudentT(3.0, 2.0)), 33, 40, 2, dtype=np.float32
+    ),
+}
+"""Several predictors for each row."""
+
+JOINT_ENDS = {
+    "scale-ends": _joint_noise(tb.families.StudentT(4.0, tb.priors.HalfNormal(1.5)), 34, 37, 2, ends=True)
+}
+
 WIDER = {
     "poisson": _wider(tb.families.Poisson(), 11, 40, 3),
     "gamma": _wider(tb.families.Gamma(2.5), 12, 40, 2),
@@ -183,6 +293,8 @@ HEAVY_ENDS = {
     "logistic-ends": _heavy_ends(_logistic(5, 37, 2, tb.priors.Normal(0.2, 0.8))),
     "student-ends": _heavy_ends(_student(6, 37, 2, tb.priors.Flat())),
 }
+
+ALL_CASES = CASES | HEAVY_ENDS | WIDER | JOINT | JOINT_ENDS
 
 RADIUS = 2.5
 """Of the local bound: small enough for points on both sides of it."""
@@ -285,7 +397,7 @@ def bench(
 ) -> Bench:
     """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
     move, density, arguments = (PROPOSALS | MIXTURES)[proposal]
-    model = (CASES | HEAVY_ENDS | WIDER)[case].model
+    model = ALL_CASES[case].model
     setup = beside_the_mode(model, 0.4)
     prepared = kernel(rule, move, truncation, radius, sketch).prepare(model, setup=setup)
     problem = _problem(case, prepared.metric.centre.tobytes())
@@ -296,7 +408,7 @@ def bench(
 
 @cache
 def _problem(case: str, centre: bytes) -> oracle.Problem:
-    return (CASES | HEAVY_ENDS | WIDER)[case].problem(np.frombuffer(centre))
+    return ALL_CASES[case].problem(np.frombuffer(centre))
 
 
 def log_acceptance(prepared: Any, z: np.ndarray, other: np.ndarray) -> float:
@@ -368,7 +480,7 @@ class Batches:
 
     def __init__(self, prepared: Any, size: int, seed: int) -> None:
         self.whole, self.size, self.rng = prepared.target.rows, size, stream(seed)
-        self.d = prepared.model.d
+        self.columns = int(self.whole.design[COLUMNS])
         self.drawn: list[int] = []
         self.rows = self.whole._replace(psi=np.empty(0), table=np.empty((0, 2)))
 
@@ -380,7 +492,7 @@ class Batches:
         whole = self.whole
         chosen = np.array([draw_row(whole.table, self.rng) for _ in range(self.size)])
         self.drawn.extend(chosen.tolist())
-        self._X = np.empty((self.size, self.d))
+        self._X = np.empty((self.size, self.columns))
         for line, i in zip(self._X, chosen, strict=True):
             load_row(whole.design, int(i), line)
 
@@ -399,9 +511,61 @@ class Batches:
         return self.rows
 
 
-def in_batches(prepared: Any, size: int = 7, seed: int = 0) -> Any:
+class KnownRows(Source):
+    """The rows of a kernel that has all of them at hand, as a stream of a few blocks; offsets are the rows' numbers."""
+
+    watched = False  # a test may change the responses
+
+    def __init__(self, prepared: Any) -> None:
+        self.whole, self.X = prepared.target.rows, prepared.model.source.X
+        self.names = prepared.model.names
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    def blocks(self):
+        weight = np.broadcast_to(self.whole.weight, self.n)
+        for some in np.array_split(np.arange(self.n), 3):
+            if some.size:
+                rows = slice(some[0], some[-1] + 1)
+                yield Block(
+                    int(some[0]), self.X[rows], self.whole.responses[rows], weight[rows], some.astype(float)
+                )
+
+
+def known_bounds(block: Block, psi: np.ndarray, shares: np.ndarray) -> RowBounds:
+    rows = slice(block.first, block.first + block.count)
+    return RowBounds(psi[rows], shares if shares.shape[0] == 1 else shares[rows])
+
+
+class Reservoirs(Batches):
+    """The same few rows at a time, from the supply that chains have of files: drawn in a pass over blocks."""
+
+    def __init__(self, prepared: Any, size: int, seed: int) -> None:
+        super().__init__(prepared, size, seed)
+        drawing = Drawing(known_bounds, (self.whole.psi, self.whole.shares), None, self.whole.shares)
+        supply = StreamedSupply(KnownRows(prepared), drawing, threads=1, slots=size, most=size)
+        self.slots = supply.for_chain(Stream(RUN, seed, 0))
+
+    def refill(self) -> Any:
+        """Take the next slots, and put the rows' own offsets in place of their numbers."""
+        rows = self.slots.refill()
+        chosen = rows.offset.astype(int)
+        self.drawn.extend(chosen.tolist())
+        offset = np.broadcast_to(self.whole.offset, self.whole.psi.shape)[chosen]
+        self.rows = rows._replace(offset=np.ascontiguousarray(offset))
+        return self.rows
+
+
+def in_reservoirs(prepared: Any, size: int = 7, seed: int = 0) -> Any:
+    """Return the same kernel with a supply as of a file, so small that it is refilled often."""
+    return in_batches(prepared, size, seed, Reservoirs)
+
+
+def in_batches(prepared: Any, size: int = 7, seed: int = 0, kind: Any = Batches) -> Any:
     """Return the same kernel with a supply of batches, and requests in between."""
-    supply = Batches(prepared, size, seed)
+    supply = kind(prepared, size, seed)
     return dataclasses.replace(
         prepared,
         supply=supply,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oracle
-from problems import CASES, PROPOSALS, RULES, WIDER, bench, log_acceptance
+from problems import CASES, JOINT, PROPOSALS, RULES, WIDER, bench, log_acceptance
 from tallbayes.kernels.target import step_rate
 
 TOLERANCE = 1e-10
@@ -19,6 +19,9 @@ WIDER_COMBINATIONS = [
     # Gaussian rows are parabolas: nothing is left of them beyond order 1.
     *((case, f"SMH{k}-local", "walk") for case in WIDER for k in (1, 2, 3) if case != "gaussian" or k == 1),
     *((case, "FMH-local", "first-order") for case in ("poisson", "cloglog", "single-twelve")),
+    *((case, "MH", "walk") for case in JOINT),
+    *((case, f"SMH{k}-local", move) for case in JOINT for k, move in ((1, "walk"), (2, "independent"), (3, "walk"))),
+    *((case, "FMH-local", "crank-nicolson") for case in JOINT),
     *((case, "SMH2-global", "crank-nicolson") for case in ("twelve", "single-twelve", "single-logistic")),
 ]
 
@@ -102,7 +105,7 @@ def test_what_is_proposed_is_the_papers_gaussian(case, proposal):
 
 
 BOUNDED = [(case, rule) for case in CASES for rule in RULES if rule != "MH"] + [
-    (case, rule) for case in WIDER for rule in ("FMH-local", "SMH1-local", "SMH2-local", "SMH3-local")
+    (case, rule) for case in WIDER | JOINT for rule in ("FMH-local", "SMH1-local", "SMH2-local", "SMH3-local")
 ]
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 import oracle
 import tallbayes as tb
-from problems import CASES, WIDER, Driver, beside_the_mode, run, stream
+from problems import ALL_CASES, CASES, JOINT, WIDER, Driver, beside_the_mode, run, stream
 from tallbayes.families.curve import jet, potential
 from tallbayes.families.remainder import remainder, remainder_rounding
 from tallbayes.kernels.monitor import exceeds, rounding_floor
@@ -76,7 +76,7 @@ def test_suprema_and_critical_points(family, m):
 
 @pytest.mark.parametrize("nu", [1.0, 2.5, 5.0, 30.0])
 def test_constants_of_the_paper(nu):
-    logistic, student = tb.families.Bernoulli(), tb.families.StudentT(df=nu)
+    logistic, student = tb.families.Bernoulli(), tb.families.StudentT(df=nu, scale=1.0)
     wanted = {
         (logistic, 1): 1.0,
         (logistic, 2): 1 / 4,
@@ -156,10 +156,11 @@ BOUNDS = {"global": tb.bounds.Global(), "local": tb.bounds.Local(2.5), "wide": t
     [
         *itertools.product(["logistic-normal", "student-flat"], ORDERS, BOUNDS),
         *itertools.product(["poisson", "cloglog", "negative-binomial", "probit", "gamma"], [1, 3], ["local"]),
+        *itertools.product(JOINT, ORDERS, ["local", "wide"]),
     ],
 )
 def test_no_row_exceeds_its_bound(case, order, bound):
-    model = (CASES | WIDER)[case].model
+    model = ALL_CASES[case].model
     prepared = kernel_of(order, BOUNDS[bound]).prepare(model, setup=beside_the_mode(model, 0.4))
     rng = np.random.default_rng(order)
     d = model.d
@@ -294,7 +295,7 @@ def attaining():
     """Gaussian rows in one dimension at order 1: in short steps their intensities reach their bounds."""
     rng = np.random.default_rng(9)
     X = rng.uniform(0.5, 1.5, (40, 1))
-    model = tb.Regression(X, rng.standard_normal(40), tb.families.Gaussian(), tb.priors.Normal(0.0, 3.0))
+    model = tb.Regression(X, rng.standard_normal(40), tb.families.Gaussian(scale=1.0), tb.priors.Normal(0.0, 3.0))
     return model, tb.proposals.PreconditionedWalk(0.01), tb.bounds.Local(5.0)
 
 
@@ -319,7 +320,7 @@ def test_a_bound_that_is_one_percent_too_small_is_noticed(share, sketch, monkeyp
 @pytest.mark.parametrize("order", [1, 3])
 def test_the_rounding_floor_is_small_and_no_more(case, bound, order):
     # What is above its bound by 1e-9 breaks it; what is above by a unit in the last place does not.
-    model = (CASES | WIDER)[case].model
+    model = ALL_CASES[case].model
     if bound == tb.bounds.Global() and case in ("poisson", "cloglog"):
         bound = tb.bounds.Local(2.0)
     target = kernel_of(order, bound).prepare(model, threads=1).target
@@ -416,7 +417,7 @@ def test_the_sketch_is_off_by_half_a_step_at_most_and_at_worst():
 def test_sketch_ratios_hold_where_rounding_is_worst(dtype):
     # Gaussian rows at order 1: r_i(z) / psi_i is (x_i . W z / a_i)^2 exactly. Along e_j a row whose code there is 0
     # has only the allowance for rounding to cover it.
-    prepared, white, exact = sketched(tb.families.Gaussian(), 1, dtype)
+    prepared, white, exact = sketched(tb.families.Gaussian(scale=1.0), 1, dtype)
     codes, facts = prepared.target.sketch
     places = np.argwhere((codes[:, :6] == 0) & (np.abs(exact) > 0.45))
     assert len(places) > 3

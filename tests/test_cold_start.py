@@ -288,7 +288,7 @@ UNCOMPILED = """
         tree = draw(model, kernel, draws=25, warmup=5)
         found[name] = np.asarray(tree["posterior"]["beta"]).ravel().tolist()
         found[name] += np.asarray(tree["sample_stats"]["rows_touched"]).ravel().tolist()
-    student = tb.Regression(model.source.X, model.source.X[:, 0], tb.families.StudentT())
+    student = tb.Regression(model.source.X, model.source.X[:, 0], tb.families.StudentT(scale=1.0))
     tree = draw(student, kernels["order 3"], draws=10)
     found["student"] = np.asarray(tree["posterior"]["beta"]).ravel().tolist()
     from numba.core import config

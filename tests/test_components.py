@@ -193,7 +193,7 @@ def test_seeds_and_chains_have_streams_of_their_own(runs):
 def test_first_kept_draw_is_unbiased_over_seeds():
     # One coefficient, the mode in the middle of a symmetric posterior: the first draw is above it half the time.
     y = np.concatenate([np.arange(-10.0, 0.0), np.arange(1.0, 11.0)]) / 4
-    model = tb.Regression(np.ones((20, 1)), y, tb.families.StudentT(df=4.0), tb.priors.Normal(0.0, 2.0))
+    model = tb.Regression(np.ones((20, 1)), y, tb.families.StudentT(df=4.0, scale=1.0), tb.priors.Normal(0.0, 2.0))
     kernel = tb.kernels.ScalableMH(order=2, bound=tb.bounds.Local(), proposal=tb.proposals.CrankNicolson(0.0))
     prepared = kernel.prepare(model, threads=1)
     above = 0

@@ -188,4 +188,4 @@ def test_a_column_that_only_rows_without_weight_have(design):
 def test_responses_whose_powers_overflow(design):
     X, _ = design
     with pytest.raises(InputError, match=r"y: row 3 is 1e\+200, whose powers no float64 holds"):
-        tb.Regression(X, np.where(np.arange(N) == 3, 1e200, 0.0), FAMILIES.Gaussian())
+        tb.Regression(X, np.where(np.arange(N) == 3, 1e200, 0.0), FAMILIES.Gaussian(scale=1.0))

@@ -28,7 +28,7 @@ FAMILIES = {
     "logistic": tb.families.Bernoulli(),
     "student-1.5": tb.families.StudentT(df=1.5, scale=1.0),
     "student-5": tb.families.StudentT(df=5.0, scale=0.7),
-    "pseudo-huber": tb.families.PseudoHuber(delta=1.3),
+    "pseudo-huber": tb.families.PseudoHuber(delta=1.3, scale=1.0),
     "gaussian": tb.families.Gaussian(scale=2.0),
     "negative-binomial": tb.families.NegativeBinomial(size=2.0),
     "binomial": tb.families.Binomial(trials=5),
@@ -259,7 +259,7 @@ def test_tables_grow_with_the_bright_set():
     rng = np.random.default_rng(8)
     X = rng.standard_normal((3000, 2))
     y = X @ [1.0, -1.0] + rng.standard_normal(3000)
-    model = tb.Regression(X, y, tb.families.StudentT(df=4.0), tb.priors.Flat())
+    model = tb.Regression(X, y, tb.families.StudentT(df=4.0, scale=1.0), tb.priors.Flat())
     prepared = tb.kernels.Firefly(q_db=0.9).prepare(model, threads=1)
     driver = Driver(prepared, stream(8), np.zeros(2))
     state = driver.state

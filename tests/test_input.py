@@ -58,7 +58,7 @@ def test_weights_and_offset_must_be_finite(data, bad, argument):
     refused(rf"{argument}: row 3 is {bad}", *data, **{argument: values})
 
 
-@pytest.mark.parametrize("family", [BERNOULLI, tb.families.StudentT()])
+@pytest.mark.parametrize("family", [BERNOULLI, tb.families.StudentT(scale=1.0)])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_response_must_be_finite(data, bad, family):
     X, y = data
@@ -208,9 +208,9 @@ class TestDataFrame:
     ("make", "message"),
     [
         (lambda: tb.families.Bernoulli("probt"), "link='probt' is not known"),
-        (lambda: tb.families.StudentT(df=0.0), r"df=0\.0 must be a positive"),
+        (lambda: tb.families.StudentT(df=0.0, scale=1.0), r"df=0\.0 must be a positive"),
         (lambda: tb.families.StudentT(scale=math.nan), "scale=nan must be a positive"),
-        (lambda: tb.families.StudentT(df=math.inf), "df=inf must be a positive"),
+        (lambda: tb.families.StudentT(df=math.inf, scale=1.0), "df=inf must be a positive"),
         (lambda: tb.priors.WeaklyInformative(0.0), r"strength=0\.0 must be a positive"),
         (lambda: tb.priors.WeaklyInformative("strong"), "strength='strong' must be a positive"),
         (lambda: tb.proposals.RandomWalk(-1.0), r"RandomWalk: scale=-1\.0 must be a positive"),
@@ -538,11 +538,11 @@ def test_student_t_with_outliers(data, outlier):
     X, _ = data
     y = X @ [1.0, -1.0, 0.5] + np.random.default_rng(6).standard_t(4, N)
     y[:20] += outlier
-    tree = draw(tb.Regression(X, y, tb.families.StudentT(4.0), FLAT))
+    tree = draw(tb.Regression(X, y, tb.families.StudentT(4.0, scale=1.0), FLAT))
     np.testing.assert_allclose(tree["laplace"]["mode"], [1.0, -1.0, 0.5], atol=0.5)
 
 
 def test_student_t_with_dependent_columns(data):
     X, y = data
     with pytest.raises(NoModeError, match="'x0', 'x3' are linearly dependent"):
-        draw(tb.Regression(np.column_stack([X, -X[:, 0]]), y, tb.families.StudentT(), FLAT))
+        draw(tb.Regression(np.column_stack([X, -X[:, 0]]), y, tb.families.StudentT(scale=1.0), FLAT))

@@ -27,6 +27,7 @@ ROOMS = [
     ["plots"],
     ["report"],
     ["api"],
+    ["estimators"],
     ["__init__"],
     ["warmup", "demo", "cli"],
     ["__main__"],

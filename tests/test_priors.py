@@ -139,7 +139,7 @@ def test_the_default_for_other_spreads_and_strengths():
     y = 7.0 * np.arange(N) % 11
     for strength in (2.5, 1.0):
         prior = tb.priors.WeaklyInformative(strength)
-        found = tb.Regression(x, y, tb.families.Gaussian(), prior).coefficient_priors.scale
+        found = tb.Regression(x, y, tb.families.Gaussian(scale=1.0), prior).coefficient_priors.scale
         np.testing.assert_allclose(found, strength * y.std() / np.array([1.0, 1000.0, x[:, 2].std()]), rtol=1e-12)
 
 
@@ -196,7 +196,7 @@ def test_a_level_without_an_event_has_a_moderate_posterior():
 
 
 @pytest.mark.parametrize(
-    "family", [tb.families.Gaussian(0.1), tb.families.StudentT(4.0, 0.1), tb.families.PseudoHuber()]
+    "family", [tb.families.Gaussian(0.1), tb.families.StudentT(4.0, 0.1), tb.families.PseudoHuber(scale=1.0)]
 )
 def test_default_prior_counts_weights_as_rows(family):
     rng = np.random.default_rng(4)

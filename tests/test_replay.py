@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oracle
-from problems import Driver, asking, bench, empty_draws, in_batches, run, stream
+from problems import Driver, asking, bench, empty_draws, in_batches, in_reservoirs, run, stream
 from tallbayes.kernels.sketched_thinning import BATCH
 
 
@@ -70,6 +70,16 @@ WIDER_CHAINS = [
     ("twelve", "SMH2-local", "crank-nicolson", 60.0, 6.0),
     ("twelve", "SMH3-local", "independent-walks", math.inf, 6.0, True),
     ("single-twelve", "SMH1-local", "walk", 150.0, 6.0),
+    ("scale-student", "SMH3-local", "independent-walks", math.inf, 3.0),
+    ("scale-student", "SMH1-local", "walk", 60.0, 3.0),
+    ("scale-gaussian", "SMH2-local", "antithetic-walks", math.inf, 3.0),
+    ("scale-gaussian", "FMH-local", "preconditioned", 60.0, 2.0),
+    ("scale-huber", "SMH3-local", "surrogate", 60.0, 3.0),
+    ("scale-ends", "MH", "walks-between", math.inf, None),
+    ("softmax", "SMH3-local", "independent-walks", 60.0, 3.0),
+    ("softmax", "SMH1-local", "walk", math.inf, 3.0),
+    ("ordinal", "SMH3-local", "independent-walks", 60.0, 3.0),
+    ("ordinal", "SMH1-local", "walk", math.inf, 3.0),
     ("single-twelve", "SMH2-local", "antithetic-walks", math.inf, 6.0, True),
 ]
 
@@ -89,6 +99,11 @@ def by_batches(prepared, seed):
     return in_batches(prepared, 7, seed)
 
 
+def by_reservoirs(prepared, seed):
+    """Rows come seven at a time, drawn in passes over blocks."""
+    return in_reservoirs(prepared, 7, seed)
+
+
 def compare(chain, ways, steps, seed):
     b = bench(*chain)
     start = 0.5 * np.random.default_rng(seed).standard_normal(b.problem.centre.size)
@@ -98,7 +113,7 @@ def compare(chain, ways, steps, seed):
         prepared = way(b.prepared, seed)
         driver = Driver(prepared, stream(seed), start)
         draws = run(driver, steps)
-        if way is by_batches:
+        if way in {by_batches, by_reservoirs}:
             supplied = iter(prepared.supply.drawn)
             expected = oracle.replay(
                 b.problem, b.rule, b.proposal, lambda rng, s=supplied: next(s), start, stream(seed), steps
@@ -148,6 +163,11 @@ def test_compiled_chain_is_the_plain_one(chain):
 @pytest.mark.parametrize("chain", PLAIN_CHAINS, ids=_name)
 def test_compiled_chain_in_batches_is_the_plain_one(chain):
     compare(chain, [by_batches], 700 if chain in CHAINS else 250, seed=3)
+
+
+@pytest.mark.parametrize("chain", PLAIN_CHAINS[::3], ids=_name)
+def test_compiled_chain_from_reservoirs_is_the_plain_one(chain):
+    compare(chain, [by_reservoirs], 700 if chain in CHAINS else 250, seed=5)
 
 
 @pytest.mark.long

@@ -100,7 +100,7 @@ ALPHA = 1e-7  # false positives of each of the comparisons below
 def test_first_kept_draws_over_many_seeds_are_from_the_posterior():
     """Chains as `sample` makes them: seeds, streams, starts, warm-up, and the line that each chain writes to."""
     y = np.concatenate([np.arange(-10.0, 0.0), np.arange(1.0, 11.0)]) / 4
-    model = tb.Regression(np.ones((20, 1)), y, tb.families.StudentT(df=4.0), tb.priors.Normal(0.0, 2.0))
+    model = tb.Regression(np.ones((20, 1)), y, tb.families.StudentT(df=4.0, scale=1.0), tb.priors.Normal(0.0, 2.0))
     prepared = tb.kernels.ScalableMH(order=2, proposal=tb.proposals.CrankNicolson(0.0)).prepare(model)
     seeds, chains, warmup = 2000, 2, 15
     first = np.empty((seeds, chains))
@@ -235,7 +235,7 @@ def test_data_are_not_written_to():
         np.testing.assert_array_equal(array, copy)
 
 
-@pytest.mark.parametrize("family", [BERNOULLI, tb.families.StudentT(4.0)])
+@pytest.mark.parametrize("family", [BERNOULLI, tb.families.StudentT(4.0, scale=1.0)])
 @pytest.mark.parametrize("bound", [tb.bounds.Global(), tb.bounds.Local(radius=6.0)])
 def test_weight_three_counts_as_three_rows(family, bound):
     X, y = make_data(n=500)

@@ -105,9 +105,9 @@ def tightest(family):
     "family",
     [
         tb.families.Bernoulli(),
-        tb.families.StudentT(df=1.5),
+        tb.families.StudentT(df=1.5, scale=1.0),
         tb.families.StudentT(df=5.0, scale=0.7),
-        tb.families.PseudoHuber(delta=1.3),
+        tb.families.PseudoHuber(delta=1.3, scale=1.0),
         tb.families.NegativeBinomial(size=2.0),
     ],
     ids=repr,
@@ -352,7 +352,7 @@ def test_agrees_with_plain_metropolis_hastings(case, name):
 def test_sample_and_explain(kernel):
     rng = np.random.default_rng(11)
     X = rng.standard_normal((400, 2))
-    model = tb.Regression(X, X @ [1.0, 0.5] + rng.standard_t(4, 400), tb.families.StudentT())
+    model = tb.Regression(X, X @ [1.0, 0.5] + rng.standard_t(4, 400), tb.families.StudentT(scale=1.0))
     one = tb.sample(model, kernel, draws=300, chains=2, seed=3, progress=False, threads=1)
     two = tb.sample(model, kernel, draws=300, chains=2, seed=3, progress=False, threads=2, chunk=7)
     np.testing.assert_array_equal(one["posterior"]["beta"], two["posterior"]["beta"])

@@ -6,7 +6,7 @@
 >>> tb.summary(tree)  # doctest: +SKIP
 """
 
-from tallbayes import bounds, errors, families, kernels, plots, priors, proposals, sources
+from tallbayes import bounds, errors, estimators, families, kernels, plots, priors, proposals, sources
 from tallbayes.api import explain, sample
 from tallbayes.factors import Factors
 from tallbayes.formulas import glm
@@ -35,6 +35,7 @@ __all__ = [
     "compare",
     "comparisons",
     "errors",
+    "estimators",
     "explain",
     "families",
     "glm",

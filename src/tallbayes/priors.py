@@ -1,4 +1,4 @@
-"""Priors of the coefficients: what is known of each before the data.
+"""Priors of coefficients and scales: what is known of each before the data.
 
 Whatever its shape, a prior is evaluated exactly in every step. Only the search for the mode and the choice of
 coordinates use a smooth *stand-in* of priors that have kinks or hard ends: that decides how fast the sampler is,
@@ -14,18 +14,36 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tallbayes.checks import positive
+from tallbayes.checks import is_number, positive
 from tallbayes.errors import InputError
 
-__all__ = ["Cauchy", "Flat", "Laplace", "Normal", "Prior", "StudentT", "Uniform", "WeaklyInformative"]
+__all__ = [
+    "Cauchy",
+    "Exponential",
+    "Flat",
+    "HalfCauchy",
+    "HalfNormal",
+    "HalfStudentT",
+    "InverseGamma",
+    "Laplace",
+    "LogNormal",
+    "Normal",
+    "Prior",
+    "ScalePrior",
+    "StudentT",
+    "Uniform",
+    "WeaklyInformative",
+]
 
 Vector = NDArray[np.float64]
 
 SMALLEST_SCALE = 1e-100
 """Smaller prior scales have precisions too large to compute with."""
 
-FLAT, NORMAL, STUDENT, LAPLACE, UNIFORM = range(5)
-"""Kinds of priors, as compiled code knows them."""
+FLAT, NORMAL, STUDENT, LAPLACE, UNIFORM, POWER, HALF_STUDENT = range(7)
+"""Kinds of priors, as compiled code knows them. The last two are of the logarithm t of a scale: POWER has the potential
+location * exp(scale * t) - shape * t, HALF_STUDENT that of half a Student's t of the scale itself, whose own scale is
+exp(location)."""
 
 
 class CoefficientPriors(NamedTuple):
@@ -37,7 +55,7 @@ class CoefficientPriors(NamedTuple):
     scale: Vector
     """Scale; the upper end of a uniform prior."""
     shape: Vector
-    """Degrees of freedom of Student's t; otherwise not used."""
+    """Degrees of freedom of Student's t; otherwise mostly not used."""
 
     @property
     def precision(self) -> Vector:
@@ -56,13 +74,19 @@ class CoefficientPriors(NamedTuple):
         with np.errstate(invalid="ignore"):
             middle = 0.5 * (self.location + self.scale)
         ends = np.where(np.isfinite(self.location), self.location, self.scale)
-        return np.where(self.kind == UNIFORM, np.where(np.isfinite(middle), middle, ends), self.location)
+        found = np.where(self.kind == UNIFORM, np.where(np.isfinite(middle), middle, ends), self.location)
+        return np.where(self.kind == POWER, 0.0, found)
 
     @property
     def proper(self) -> NDArray[np.bool_]:
         """Which priors have a finite integral."""
         endless = (self.kind == UNIFORM) & ~(np.isfinite(self.location) & np.isfinite(self.scale))
-        return (self.kind != FLAT) & ~endless
+        return (self.kind != FLAT) & ~endless & ~((self.kind == POWER) & (self.location == 0.0))
+
+    @property
+    def smooth(self) -> NDArray[np.bool_]:
+        """Which have no kink, no end and no heavy tail: normal, flat, and those of the logarithm of a scale."""
+        return ~np.isin(self.kind, (STUDENT, LAPLACE, UNIFORM))
 
     @property
     def other(self) -> NDArray[np.int64]:
@@ -103,6 +127,11 @@ class CoefficientPriors(NamedTuple):
         texts = []
         for j, name in enumerate(names[:most]):
             a, b, c = (f"{float(part[j]):.4g}" for part in (self.location, self.scale, self.shape))
+            kind = int(self.kind[j])
+            if kind in (POWER, HALF_STUDENT):  # of the logarithm: said of the scale itself
+                numbers = (float(part[j]) for part in (self.location, self.scale, self.shape))
+                texts.append(f"{name.removeprefix('log(').removesuffix(')')} ~ {_of_a_scale(kind, *numbers)}")
+                continue
             texts.append(
                 f"{name} ~ "
                 + {
@@ -111,9 +140,31 @@ class CoefficientPriors(NamedTuple):
                     STUDENT: f"Cauchy({a}, {b})" if self.shape[j] == 1.0 else f"StudentT({c}, {a}, {b})",
                     LAPLACE: f"Laplace({a}, {b})",
                     UNIFORM: f"Uniform({a}, {b})",
-                }[int(self.kind[j])]
+                }[kind]
             )
         return ", ".join(texts) + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def _of_a_scale(kind: int, location: float, scale: float, shape: float) -> str:
+    """Return the prior of a scale in words, from that of its logarithm."""
+    if kind == HALF_STUDENT:
+        width = math.exp(location)
+        text = f"HalfCauchy({width:.4g})" if shape == 1.0 else f"HalfStudentT({shape:.4g}, {width:.4g})"
+    elif location == 0.0:
+        text = "Flat()"
+    elif scale == 2.0:
+        text = f"HalfNormal({math.sqrt(0.5 / location):.4g})"
+    elif scale == 1.0:
+        text = f"Exponential({location:.4g})"
+    else:
+        of = "square" if scale == -2.0 else "value"
+        text = f"InverseGamma({shape / scale:.4g}, {location:.4g}, of={of!r})"
+    return text
+
+
+def joined(*parts: CoefficientPriors) -> CoefficientPriors:
+    """Return priors of several sets of parameters as one."""
+    return CoefficientPriors(*(np.concatenate(every) for every in zip(*parts, strict=True)))
 
 
 Parts = tuple[Vector, Vector, Vector]
@@ -151,7 +202,27 @@ def _uniform(theta: Vector, low: Vector, high: Vector, _: Vector) -> Parts:
     return value, gradient, curvature
 
 
-_STAND_INS = {NORMAL: _normal, STUDENT: _student, LAPLACE: _laplace, UNIFORM: _uniform}
+def _power(theta: Vector, factor: Vector, power: Vector, slope: Vector) -> Parts:
+    with np.errstate(over="ignore"):
+        value = factor * np.exp(power * theta)
+    return value - slope * theta, power * value - slope, power**2 * value
+
+
+def _half_student(theta: Vector, location: Vector, _: Vector, df: Vector) -> Parts:
+    t = 2.0 * (theta - location) - np.log(df)  # log of the square over df
+    share = 1.0 / (1.0 + np.exp(-np.clip(t, -700.0, 700.0)))
+    value = 0.5 * (df + 1.0) * np.logaddexp(0.0, t) - theta
+    return value, (df + 1.0) * share - 1.0, 2.0 * (df + 1.0) * share * (1.0 - share)
+
+
+_STAND_INS = {
+    NORMAL: _normal,
+    STUDENT: _student,
+    LAPLACE: _laplace,
+    UNIFORM: _uniform,
+    POWER: _power,
+    HALF_STUDENT: _half_student,
+}
 
 
 class Columns(Protocol):
@@ -179,13 +250,25 @@ def _resolved(kind: int, location: ArrayLike, scale: ArrayLike, shape: ArrayLike
     return CoefficientPriors(np.full(d, kind), *parts)
 
 
+class ScalePrior(ABC):
+    """What is known of a scale before the data, stated for the scale itself."""
+
+    @abstractmethod
+    def of_scale(self) -> CoefficientPriors:
+        """Return the prior of the scale's logarithm."""
+
+
 @dataclass(frozen=True)
-class Flat(Prior):
+class Flat(Prior, ScalePrior):
     """Constant density: the posterior is the normalised likelihood, which must be integrable."""
 
     def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return no prior for every coefficient."""
         return _resolved(FLAT, 0.0, 1.0, 0.0, columns.mean.size)
+
+    def of_scale(self) -> CoefficientPriors:
+        """Return a density of the logarithm that grows like the scale: a constant one of the scale."""
+        return _resolved(POWER, 0.0, 1.0, 1.0, 1)
 
 
 @dataclass(frozen=True)
@@ -414,3 +497,148 @@ class WeaklyInformative(Prior):
         with np.errstate(divide="ignore"):
             scale[constant] = widest / np.abs(mean[constant])
         return _resolved(NORMAL, 0.0, scale, 0.0, columns.mean.size)
+
+
+def _positive(owner: str, **values: float) -> None:
+    """Raise unless the parameters of a scale's prior are positive, and neither tiny nor infinite."""
+    for name, value in values.items():
+        positive(f"{owner} prior", name, value)
+        if not SMALLEST_SCALE < value < 1.0 / SMALLEST_SCALE:
+            raise InputError(f"{owner} prior: {name}={value!r} must be between {SMALLEST_SCALE:g} and its inverse.")
+
+
+@dataclass(frozen=True)
+class HalfNormal(ScalePrior):
+    """The positive half of a normal around zero, for a scale.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation of that normal; positive.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        _positive("HalfNormal", scale=self.scale)
+
+    def of_scale(self) -> CoefficientPriors:
+        """Return exp(2 t) / (2 scale^2) - t."""
+        return _resolved(POWER, 0.5 / float(self.scale) ** 2, 2.0, 1.0, 1)
+
+
+@dataclass(frozen=True)
+class HalfStudentT(ScalePrior):
+    """The positive half of a Student's t around zero, for a scale.
+
+    Parameters
+    ----------
+    df : float
+        Degrees of freedom; positive.
+    scale : float
+        Scale of that Student's t; positive.
+    """
+
+    df: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        _positive("HalfStudentT", df=self.df, scale=self.scale)
+
+    def of_scale(self) -> CoefficientPriors:
+        """Return (df + 1) / 2 log(1 + exp(2 t) / (df scale^2)) - t."""
+        return _resolved(HALF_STUDENT, math.log(self.scale), 1.0, self.df, 1)
+
+
+@dataclass(frozen=True)
+class HalfCauchy(ScalePrior):
+    """The positive half of a Cauchy around zero, for a scale: half a Student's t with one degree of freedom.
+
+    Parameters
+    ----------
+    scale : float
+        Scale of that Cauchy; positive.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        _positive("HalfCauchy", scale=self.scale)
+
+    def of_scale(self) -> CoefficientPriors:
+        """Return that of half a Student's t."""
+        return HalfStudentT(1.0, self.scale).of_scale()
+
+
+@dataclass(frozen=True)
+class Exponential(ScalePrior):
+    """An exponential distribution, for a scale.
+
+    Parameters
+    ----------
+    rate : float
+        One over its mean; positive.
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        _positive("Exponential", rate=self.rate)
+
+    def of_scale(self) -> CoefficientPriors:
+        """Return rate exp(t) - t."""
+        return _resolved(POWER, float(self.rate), 1.0, 1.0, 1)
+
+
+@dataclass(frozen=True)
+class LogNormal(ScalePrior):
+    """A scale whose logarithm is normal.
+
+    Parameters
+    ----------
+    mean : float
+        Mean of the logarithm.
+    sd : float
+        Standard deviation of the logarithm; positive.
+    """
+
+    mean: float
+    sd: float
+
+    def __post_init__(self) -> None:
+        _positive("LogNormal", sd=self.sd)
+        if not (is_number(self.mean) and math.isfinite(self.mean)):
+            raise InputError(f"LogNormal prior: mean={self.mean!r} must be a finite number, of the logarithm.")
+
+    def of_scale(self) -> CoefficientPriors:
+        """Return a normal."""
+        return _resolved(NORMAL, float(self.mean), float(self.sd), 0.0, 1)
+
+
+@dataclass(frozen=True)
+class InverseGamma(ScalePrior):
+    """An inverse gamma distribution, for the square of a scale (a variance) or for the scale itself.
+
+    Parameters
+    ----------
+    shape : float
+        Shape a of the density x^(-a - 1) exp(-b / x); positive.
+    scale : float
+        Scale b; positive.
+    of : str
+        What has that density: "square", or "value".
+    """
+
+    shape: float
+    scale: float
+    of: str = "square"
+
+    def __post_init__(self) -> None:
+        _positive("InverseGamma", shape=self.shape, scale=self.scale)
+        if self.of not in ("square", "value"):
+            raise InputError(f"InverseGamma prior: of={self.of!r} was given; expected 'square' or 'value'.")
+
+    def of_scale(self) -> CoefficientPriors:
+        """Return b exp(-k t) + k a t, k = 2 for the square."""
+        k = 2.0 if self.of == "square" else 1.0
+        return _resolved(POWER, float(self.scale), -k, -k * float(self.shape), 1)

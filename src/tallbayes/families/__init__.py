@@ -1,24 +1,31 @@
-"""Likelihood families: one scalar function each."""
+"""Likelihood families: functions of one linear predictor, or of several."""
 
 from tallbayes.families.base import Family
 from tallbayes.families.bernoulli import Bernoulli
 from tallbayes.families.binomial import Binomial
+from tallbayes.families.categorical import Categorical
 from tallbayes.families.exponential import Gamma, Poisson
 from tallbayes.families.from_formula import custom
 from tallbayes.families.gaussian import Gaussian
 from tallbayes.families.negative_binomial import NegativeBinomial
+from tallbayes.families.ordinal import Ordinal
 from tallbayes.families.pseudo_huber import PseudoHuber
 from tallbayes.families.student_t import StudentT
+from tallbayes.families.zeros import HurdlePoisson, ZeroInflatedPoisson
 
 __all__ = [
     "Bernoulli",
     "Binomial",
+    "Categorical",
     "Family",
     "Gamma",
     "Gaussian",
+    "HurdlePoisson",
     "NegativeBinomial",
+    "Ordinal",
     "Poisson",
     "PseudoHuber",
     "StudentT",
+    "ZeroInflatedPoisson",
     "custom",
 ]

@@ -9,50 +9,48 @@ from numpy.typing import NDArray
 from tallbayes.errors import InputError
 from tallbayes.families.curve import jet
 from tallbayes.families.rows import Extremes, Rows
+from tallbayes.families.structure import Structure, one_predictor
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
 class Family(ABC):
-    """A likelihood whose row potential is one scalar function of the linear predictor.
-
-    To add one: write its curve (a NamedTuple with the functions of ``families/curve.py``), and a
-    subclass that says which responses it takes and where the derivatives of g have their extremes. No bound
-    is derived by hand: every supremum is the largest value over end points and critical points.
-    """
+    """A likelihood: which responses there are, and their potential as a function of a row's predictors."""
 
     convex: bool
-    """Whether g is convex; if not, the mode is searched for with majorising steps."""
-    pieces: tuple[float, ...] = (0.0,)
-    """The pieces that ``coefficients`` may return."""
-
+    """Whether the potential is a convex function of the predictors; if not, the mode is searched for with majorising
+    steps."""
     parabola_slope: float | None = None
     """a, if g(t) - a t is a concave function of t^2, so that g has a parabola above it that touches at any t: 1/2 for
     log(1 + e^t) (Jaakkola and Jordan), 0 for many even g. None if it is not, or not known."""
 
     @property
     @abstractmethod
-    def curve(self) -> Any:
-        """The curve of ``families/curve.py``: parameters of g, found by its type in compiled code."""
+    def rows(self) -> Any:
+        """What passes over rows and compiled code need of the family (`families/rows.py`)."""
 
-    @property
-    def rows(self) -> Rows:
-        """What passes over rows and compiled code need of the family."""
-        return Rows(self.curve, Extremes(self.extremes))
+    def for_responses(self, y: Vector | None) -> "Family":
+        """Return the family as these responses make it, None for those of a source: itself, mostly."""
+        return self
 
-    @abstractmethod
-    def critical_points(self, m: int) -> Vector:
-        """Return every point where the m-th derivative of g (m = 1 to 4) has a local extreme, in any piece.
+    def starting_parameters(self, y: Vector, columns: int) -> Vector | None:
+        """Return where the search for the mode starts, if that is not least squares on `starting_predictor`."""
+        return None
 
-        More points do no harm: the derivative takes its value there, so a supremum stays exact.
-        """
+    def starting_second(self, y: Vector) -> float | None:
+        """Return where the search starts for a second predictor, if that is not the scale of residuals."""
+        return None
 
-    def extremes(self, m: int) -> Matrix:
-        """Return the critical points of the m-th derivative, and in a line for each piece its values there."""
-        points = self.critical_points(m)
-        values = [[jet(self.curve, float(t), piece)[m - 1] for t in points] for piece in self.pieces]
-        return np.array([points, *values], dtype=np.float64)
+    def further_priors(self) -> Any:
+        """Return the prior of parameters beside coefficients and scale, if the user gave one."""
+        return None
+
+    def structure(self, names: list[str], further: list[str]) -> Structure:
+        """Return how parameters become predictors, from the names of a design's columns and of further ones."""
+        if further:
+            raise InputError(f"scale_design: {self!r} has no scale that columns could speak of; leave it out.")
+        return one_predictor(names)
 
     @abstractmethod
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
@@ -88,9 +86,8 @@ class Family(ABC):
         return 1.0
 
     def supremum(self, m: int) -> float:
-        """Return the largest absolute value of the m-th derivative of g on the whole line (inf if none)."""
-        points = np.concatenate([self.critical_points(m), [-np.inf, np.inf]])
-        return float(max(abs(jet(self.curve, float(t), p)[m - 1]) for t in points for p in self.pieces))
+        """Return the largest absolute m-th derivative of the potential anywhere, where global bounds use it."""
+        return float("inf")
 
     # -- predictions --
 
@@ -150,3 +147,43 @@ class Family(ABC):
             f"{self}: the {what} of a response is not known for this family. Predict the linear predictor, with "
             "kind='linear', and transform its draws."
         )
+
+
+class CurveFamily(Family):
+    """A likelihood whose row potential is one scalar function of the linear predictor.
+
+    To add one: write its curve (a NamedTuple with the functions of ``families/curve.py``), and a
+    subclass that says which responses it takes and where the derivatives of g have their extremes. No bound
+    is derived by hand: every supremum is the largest value over end points and critical points.
+    """
+
+    pieces: tuple[float, ...] = (0.0,)
+    """The pieces that ``coefficients`` may return."""
+
+    @property
+    @abstractmethod
+    def curve(self) -> Any:
+        """The curve of ``families/curve.py``: parameters of g, found by its type in compiled code."""
+
+    @property
+    def rows(self) -> Any:
+        """What passes over rows and compiled code need of the family."""
+        return Rows(self.curve, Extremes(self.extremes))
+
+    @abstractmethod
+    def critical_points(self, m: int) -> Vector:
+        """Return every point where the m-th derivative of g (m = 1 to 4) has a local extreme, in any piece.
+
+        More points do no harm: the derivative takes its value there, so a supremum stays exact.
+        """
+
+    def extremes(self, m: int) -> Matrix:
+        """Return the critical points of the m-th derivative, and in a line for each piece its values there."""
+        points = self.critical_points(m)
+        values = [[jet(self.curve, float(t), piece)[m - 1] for t in points] for piece in self.pieces]
+        return np.array([points, *values], dtype=np.float64)
+
+    def supremum(self, m: int) -> float:
+        """Return the largest absolute value of the m-th derivative of g on the whole line (inf if none)."""
+        points = np.concatenate([self.critical_points(m), [-np.inf, np.inf]])
+        return float(max(abs(jet(self.curve, float(t), p)[m - 1]) for t in points for p in self.pieces))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.families import cloglog, probit
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.links import probability
 
@@ -72,7 +72,7 @@ _LINKS: dict[str, tuple[Any, dict[int, list[float]], tuple[float, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Bernoulli(Family):
+class Bernoulli(CurveFamily):
     """Binary responses, 0 or 1.
 
     Parameters

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tallbayes.compiled import compiled_within
 from tallbayes.errors import InputError
 from tallbayes.families import bernoulli, cloglog, probit
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.links import probability
 
@@ -97,7 +97,7 @@ _LINKS: dict[str, tuple[Any, dict[int, list[float]], tuple[float, ...]]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Binomial(Family):
+class Binomial(CurveFamily):
     """Successes out of known trials, all of a row with the same probability.
 
     The response is the number of successes of each row. (Groups whose probability itself varies are overdispersed:

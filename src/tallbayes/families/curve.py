@@ -40,6 +40,8 @@ class CurveFunctions(NamedTuple):
     piece returns 0.0 for it, a constant that compiled code drops."""
     covers: Callable[[Any, Any, Any], Any] = everywhere
     """``covers(curve, low, high)``: whether the family's critical points are all there are in an interval of t."""
+    mixed: Callable[[Any, Any, Any, Any], Any] | None = None
+    """``mixed(curve, u, a, b)``: h_ab of `families/algebraic.py`, of curves that noise of unknown scale may have."""
     mixes: Callable[[Any], Any] = never
     """``mixes(curve)``: whether a row's g may be a mixture of two pieces: for ``piece`` between 0 and 1, that share
     of piece 1 and the rest of piece 0."""
@@ -78,6 +80,13 @@ def mixes(curve: Any) -> Any:
     return _FUNCTIONS[type(curve)].mixes(curve)
 
 
+def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
+    """Evaluate h_ab(u)."""
+    function = _FUNCTIONS[type(curve)].mixed
+    assert function is not None
+    return function(curve, u, a, b)
+
+
 def _compiled_function(curve: Any, name: str) -> Callable[..., Any] | None:
     functions = _FUNCTIONS.get(getattr(curve, "instance_class", object))
     return getattr(functions, name, None)
@@ -101,6 +110,11 @@ def _coefficients(curve: Any, y: Any) -> Callable[..., Any] | None:
 @overload(covers)
 def _covers(curve: Any, low: Any, high: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "covers")
+
+
+@overload(mixed)
+def _mixed(curve: Any, u: Any, a: Any, b: Any) -> Callable[..., Any] | None:
+    return _compiled_function(curve, "mixed")
 
 
 @overload(mixes)

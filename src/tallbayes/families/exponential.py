@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import positive
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import CountResponse, poisson
 
@@ -52,7 +52,7 @@ register_curve(CountCurve, CurveFunctions(potential, jet, count_coefficients))
 register_curve(AmountCurve, CurveFunctions(potential, jet, amount_coefficients))
 
 
-class _Exponential(Family):
+class _Exponential(CurveFamily):
     convex = True
 
     def critical_points(self, m: int) -> Vector:
@@ -60,12 +60,33 @@ class _Exponential(Family):
         return np.zeros(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Poisson(_Exponential, CountResponse):
     """Counts with mean exp(eta); give log exposure as the offset.
 
     Derivatives have no bound on the whole line, so only local bounds work.
+
+    Parameters
+    ----------
+    rates : bool
+        Whether responses may be fractions: counts divided by an exposure that is the row's weight. The posterior is
+        then that of the counts, with log exposure as the offset.
     """
+
+    rates: bool = False
+
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
+        """Return which responses are not counts, or, of rates, which are negative."""
+        return y < 0.0 if self.rates else super().unsupported(y, first)
+
+    @property
+    def support(self) -> str:
+        """Counts or rates."""
+        return "numbers, 0 or more" if self.rates else super().support
+
+    def __repr__(self) -> str:
+        """Return what makes the family."""
+        return f"Poisson({'rates=True' if self.rates else ''})"
 
     @property
     def curve(self) -> CountCurve:
@@ -78,6 +99,8 @@ class Poisson(_Exponential, CountResponse):
 
     def log_constant(self, y: Vector) -> Vector:
         """Return minus log(y!)."""
+        if self.rates:
+            self._not_known("normalising constant")
         from scipy.special import gammaln
 
         return np.asarray(-gammaln(y + 1.0))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tallbayes.checks import is_number
 from tallbayes.errors import CertificationError, InputError
 from tallbayes.families import generate
-from tallbayes.families.base import Family, Vector
+from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.certify import Certificate, certify, exact_jet
 from tallbayes.families.curve import coefficients, jet
 from tallbayes.families.formula import Reduced, load_sympy, read, reduce
@@ -260,7 +260,7 @@ def _checked_responses(responses: Any) -> tuple[float, ...]:
     return found
 
 
-class Custom(Family):
+class Custom(CurveFamily):
     """A family made by `tb.families.custom`.
 
     Parameters

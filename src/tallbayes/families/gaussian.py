@@ -1,4 +1,4 @@
-"""Real responses with normal noise of known scale: linear regression."""
+"""Real responses with normal noise: linear regression."""
 
 import math
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.checks import positive
+from tallbayes.families.algebraic import Term, mixed_term, table_of, terms
 from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
-from tallbayes.families.responses import RealResponse
+from tallbayes.families.responses import RealResponse, spread
 
 
 class Parabola(NamedTuple):
@@ -35,7 +35,16 @@ def coefficients(curve: Any, y: Any) -> Any:
     return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
-register_curve(Parabola, CurveFunctions(potential, jet, coefficients))
+_TERMS = terms(0)
+_TABLE = table_of(_TERMS)
+
+
+def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
+    """Return h_ab of u^2 / 2."""
+    return mixed_term(_TABLE, a, b, u, 1.0, 1.0)
+
+
+register_curve(Parabola, CurveFunctions(potential, jet, coefficients, mixed=mixed))
 
 
 @dataclass(frozen=True)
@@ -44,21 +53,32 @@ class Gaussian(RealResponse):
 
     Parameters
     ----------
-    scale : float
-        Standard deviation of the noise, positive, known.
+    scale : float or prior or None
+        Standard deviation of the noise: a number if it is known. Unknown by default, with a weakly informative prior
+        scaled to the data; or unknown with a prior, stated for the standard deviation, e.g.
+        ``tb.priors.HalfNormal(10)``.
     """
 
-    scale: float = 1.0
-    convex = True
+    scale: Any = None
     parabola_slope = 0.0
 
     def __post_init__(self) -> None:
-        positive("Gaussian", "scale", self.scale)
+        self.check_scale()
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Not in the log scale."""
+        return self.known
+
+    @property
+    def terms(self) -> dict[tuple[int, int], Term]:
+        """Mixed derivatives in location and log-scale."""
+        return _TERMS
 
     @property
     def curve(self) -> Parabola:
         """Half a square."""
-        return Parabola(float(self.scale))
+        return Parabola(self.unit)
 
     def critical_points(self, m: int) -> Vector:
         """Return nothing: every derivative is monotone or constant."""
@@ -70,14 +90,14 @@ class Gaussian(RealResponse):
 
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses."""
-        w = np.broadcast_to(weights, y.shape)
-        mean = np.average(y, weights=w)
-        return max(float(np.sqrt(np.average((y - mean) ** 2, weights=w))), self.scale)
+        found = spread(y, weights)
+        return max(found, self.unit) if self.known else found
 
-    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the predictor plus normal noise."""
-        return np.asarray(eta[0] + self.scale * rng.standard_normal(eta.shape[1:]))
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return standard normal numbers."""
+        return rng.standard_normal(shape)
 
-    def log_constant(self, y: Vector) -> Vector:
-        """Return minus the log of scale sqrt(2 pi)."""
-        return np.full(y.shape, -math.log(self.scale) - 0.5 * math.log(2.0 * math.pi))
+    @property
+    def log_height(self) -> float:
+        """Minus the log of sqrt(2 pi)."""
+        return -0.5 * math.log(2.0 * math.pi)

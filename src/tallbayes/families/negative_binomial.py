@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tallbayes.checks import positive
 from tallbayes.families import bernoulli
-from tallbayes.families.base import Vector
+from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import CountResponse, poisson
 
@@ -33,7 +33,7 @@ register_curve(DispersedCurve, CurveFunctions(bernoulli.potential, bernoulli.jet
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(CountResponse):
+class NegativeBinomial(CountResponse, CurveFamily):
     """Counts with mean exp(eta) and variance mean + mean^2 / size, with known size.
 
     Parameters

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import positive
+from tallbayes.families.algebraic import Term, mixed_term, table_of, terms
 from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import RealResponse
@@ -50,7 +51,16 @@ def coefficients(curve: Any, y: Any) -> Any:
     return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
-register_curve(PseudoHuberCurve, CurveFunctions(potential, jet, coefficients))
+_TERMS = terms(1)
+_TABLE = table_of(_TERMS)
+
+
+def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
+    """Return h_ab: the slope is reach^2 v / sqrt(1 + v^2) / reach of v = u / reach."""
+    return mixed_term(_TABLE, a, b, u, curve.reach * curve.reach, curve.reach)
+
+
+register_curve(PseudoHuberCurve, CurveFunctions(potential, jet, coefficients, mixed=mixed))
 
 # Roots u of the next derivative.
 _CRITICAL = {1: [], 2: [0.0], 3: [-0.5, 0.5], 4: [-math.sqrt(0.75), 0.0, math.sqrt(0.75)]}
@@ -64,39 +74,49 @@ class PseudoHuber(RealResponse):
     ----------
     delta : float
         Where the loss turns from square to linear, in units of scale; positive.
-    scale : float
-        Scale of the residuals, positive, known.
+    scale : float or prior or None
+        Scale of the residuals: a number if it is known. Unknown by default, with a weakly informative prior scaled to
+        the data; or unknown with a prior, stated for the scale itself, e.g. ``tb.priors.HalfNormal(10)``.
     """
 
     delta: float = 1.0
-    scale: float = 1.0
-    convex = True
+    scale: Any = None
     parabola_slope = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("delta", self.delta), ("scale", self.scale)):
-            positive("PseudoHuber", name, value)
+        positive("PseudoHuber", "delta", self.delta)
+        self.check_scale()
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Not in the log scale."""
+        return self.known
+
+    @property
+    def terms(self) -> dict[tuple[int, int], Term]:
+        """Mixed derivatives in location and log-scale."""
+        return _TERMS
 
     @property
     def curve(self) -> PseudoHuberCurve:
         """A hyperbola."""
-        return PseudoHuberCurve(float(self.scale), float(self.delta))
+        return PseudoHuberCurve(self.unit, float(self.delta))
 
     def critical_points(self, m: int) -> Vector:
         """Return the roots of the next derivative."""
         return self.delta * np.array(_CRITICAL[m], dtype=np.float64)
 
-    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the predictor plus hyperbolic noise: a normal whose variance is generalised inverse Gaussian."""
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return hyperbolic noise: a normal whose variance is generalised inverse Gaussian."""
         from scipy.stats import geninvgauss
 
         a = self.delta**2
-        variance = geninvgauss.rvs(1.0, a, size=eta.shape[1:], random_state=rng) / a
-        noise = np.sqrt(variance) * rng.standard_normal(eta.shape[1:])
-        return np.asarray(eta[0] + self.scale * self.delta * noise)
+        variance = geninvgauss.rvs(1.0, a, size=shape, random_state=rng) / a
+        return np.asarray(self.delta * np.sqrt(variance) * rng.standard_normal(shape))
 
-    def log_constant(self, y: Vector) -> Vector:
-        """Return minus the log of the integral, 2 scale delta e^a K_1(a) with a = delta^2."""
+    @property
+    def log_height(self) -> float:
+        """Minus the log of the integral, 2 delta e^a K_1(a) with a = delta^2."""
         from scipy.special import k1e
 
-        return np.full(y.shape, -math.log(2.0 * self.scale * self.delta * float(k1e(self.delta**2))))
+        return -math.log(2.0 * self.delta * float(k1e(self.delta**2)))

@@ -38,10 +38,10 @@ def gauss_jacobi(k: int, nodes: int) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 _RULES = [[gauss_jacobi(k, nodes) for k in range(4)] for nodes in (FEW, MANY)]
-_FEW_NODES = np.array([nodes for nodes, _ in _RULES[0]])
-_FEW_WEIGHTS = np.array([weights for _, weights in _RULES[0]])
-_MANY_NODES = np.array([nodes for nodes, _ in _RULES[1]])
-_MANY_WEIGHTS = np.array([weights for _, weights in _RULES[1]])
+FEW_NODES = np.array([nodes for nodes, _ in _RULES[0]])
+FEW_WEIGHTS = np.array([weights for _, weights in _RULES[0]])
+MANY_NODES = np.array([nodes for nodes, _ in _RULES[1]])
+MANY_WEIGHTS = np.array([weights for _, weights in _RULES[1]])
 
 
 @compiled_within
@@ -80,10 +80,10 @@ def remainder(curve: Any, t: float, delta: float, k: int, piece: float) -> float
     total = 0.0
     if size < NEAR:
         for q in range(FEW):
-            total += _FEW_WEIGHTS[k, q] * derivative(curve, t + _FEW_NODES[k, q] * delta, k + 1, piece)
+            total += FEW_WEIGHTS[k, q] * derivative(curve, t + FEW_NODES[k, q] * delta, k + 1, piece)
     else:
         for q in range(MANY):
-            total += _MANY_WEIGHTS[k, q] * derivative(curve, t + _MANY_NODES[k, q] * delta, k + 1, piece)
+            total += MANY_WEIGHTS[k, q] * derivative(curve, t + MANY_NODES[k, q] * delta, k + 1, piece)
     for _ in range(k + 1):
         total *= delta
     return total

@@ -1,18 +1,68 @@
 """What families with the same kind of response have in common: which values there are, and where to start."""
 
+import math
+from abc import abstractmethod
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.families.base import Family, Vector
+from tallbayes.checks import is_number, positive
+from tallbayes.errors import InputError
+from tallbayes.families.algebraic import Term
+from tallbayes.families.base import CurveFamily, Family, Vector
+from tallbayes.families.location_scale import LocationScaleRows
+from tallbayes.families.structure import Structure, location_and_scale, one_predictor
 
 LARGEST_MEAN = 1e15
 """Means from which on counts are drawn from a normal: their relative error is below 1e-7 of a standard deviation."""
 
 
-class RealResponse(Family):
-    """Real responses around the predictor, with outliers perhaps, on a known scale."""
+class RealResponse(CurveFamily):
+    """Real responses around the predictor, with outliers perhaps, on a scale that is known or not."""
 
-    scale: float
+    scale: Any
+
+    @property
+    def known(self) -> bool:
+        """Whether the scale is a number."""
+        return is_number(self.scale)
+
+    @property
+    def unit(self) -> float:
+        """The scale, if it is known, else 1: what the curve is made with."""
+        return float(self.scale) if self.known else 1.0
+
+    @property
+    @abstractmethod
+    def terms(self) -> dict[tuple[int, int], Term]:
+        """Mixed derivatives in location and log-scale."""
+
+    @property
+    def rows(self) -> Any:
+        """Rows of one predictor, or of a location and a log-scale."""
+        if self.known:
+            return super().rows
+        return LocationScaleRows(self.curve, self.terms)
+
+    def structure(self, names: list[str], further: list[str]) -> Structure:
+        """Return the location's coefficients, and the log scale or its coefficients, if it is not known."""
+        if self.known and further:
+            raise InputError(
+                f"scale_design: it was given with {self!r}, whose scale is known; expected scale=None, or a prior of "
+                "the coefficients of the log scale."
+            )
+        return one_predictor(names) if self.known else location_and_scale(names, further)
+
+    def check_scale(self) -> None:
+        """Raise unless the scale is a positive number, a prior or None."""
+        if is_number(self.scale) or isinstance(self.scale, bool):
+            positive(type(self).__name__, "scale", self.scale)
+        elif self.scale is not None and not hasattr(self.scale, "resolve") and not hasattr(self.scale, "of_scale"):
+            raise InputError(
+                f"{type(self).__name__}: scale={self.scale!r} must be a positive, finite number if it is known, a prior, "
+                "e.g. tb.priors.HalfNormal(10), or None for the default prior."
+            )
 
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return nothing: every real response is possible."""
@@ -25,15 +75,37 @@ class RealResponse(Family):
 
     def starting_predictor(self, y: Vector) -> Vector:
         """Return the responses, outliers drawn in."""
-        return without_outliers(y, self.scale)
+        return without_outliers(y, self.unit if self.known else 0.0)
 
     def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the predictor: the centre of responses, their mean where they have one, and their median."""
         return np.asarray(eta[0])
 
+    @abstractmethod
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return random noise of scale 1."""
+
+    @property
+    @abstractmethod
+    def log_height(self) -> float:
+        """What minus the potential of noise of scale 1 lacks of its log density."""
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the location plus noise, on the scale that is known or that of the second predictor's exponential."""
+        with np.errstate(over="ignore"):
+            scale = self.unit if self.known else np.exp(eta[1])
+        return np.asarray(eta[0] + scale * self.noise(rng, eta.shape[1:]))
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return that of noise of scale 1, and minus the log of a known scale; an unknown one is in the potential."""
+        return np.full(y.shape, self.log_height - math.log(self.unit))
+
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
-        return max(robust_spread(y, weights), self.scale)
+        found = robust_spread(y, weights)
+        if self.known:
+            return max(found, self.unit)
+        return found if found > 0.0 else spread(y, weights)
 
 
 class CountResponse(Family):
@@ -62,6 +134,13 @@ def without_outliers(values: Vector, scale: float) -> Vector:
     """Return values, those beyond ten spreads (or scales, if larger) from the median put there."""
     middle, reach = float(np.median(values)), 10.0 * max(robust_spread(values, np.ones(1)), scale)
     return np.clip(values, middle - reach, middle + reach) if reach > 0.0 else values
+
+
+def spread(y: Vector, weights: Vector) -> float:
+    """Return the standard deviation."""
+    w = np.broadcast_to(weights, y.shape)
+    mean = np.average(y, weights=w)
+    return float(np.sqrt(np.average((y - mean) ** 2, weights=w)))
 
 
 def robust_spread(y: Vector, weights: Vector) -> float:

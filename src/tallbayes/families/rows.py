@@ -9,6 +9,7 @@ order by their indices a >= b >= c: ``packed_size(q, order)`` lines, U itself fi
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -32,9 +33,10 @@ JETS = types.void(_VECTOR, _MATRIX, _MATRIX, types.int64, types.int64, types.boo
 """``jets(parameters, responses, eta, first, last, majorise, out)``: derivatives of U of orders first to last, U itself
 being of order 0. With ``majorise``, second derivatives of a parabola that touches U and lies above it."""
 BOUNDS = types.void(_VECTOR, _MATRIX, _MATRIX, _MATRIX, _MATRIX, types.float64, types.int64, _MATRIX)
-"""``bounds(parameters, extremes, responses, eta, norms, radius, m, out)``: the largest rise (line 0) and fall (line 1)
-of the m-th derivative of U along any move of predictor j by at most norms[j], at any point within the box
-eta[j] +- radius norms[j]; the whole space if the radius is infinite."""
+"""``bounds(parameters, extremes, responses, eta, norms, radius, m, out)``: the largest rise (line 0), fall (line 1) and
+absolute value (line 2) of the m-th derivative of U along any move of predictor j by at most norms[j], at any point
+within the box eta[j] +- radius norms[j]; the whole space if the radius is infinite. The absolute value bounds the m-th
+derivative along m different moves as well."""
 REMAINDERS = types.void(_VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.int64, _VECTOR)
 """``remainders(parameters, response, eta, old, new, order, out)``: what the expansion around eta leaves of one row at
 eta + old and at eta + new. At order 0 only their difference means anything."""
@@ -73,39 +75,43 @@ class Extremes:
         return self._found[m]
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A likelihood as rows know it: the functions, and their parameters as plain numbers.
+class RowsByAddress(ABC):
+    """A likelihood as rows know it: three functions, and their parameters as plain numbers."""
 
-    Parameters
-    ----------
-    curve : NamedTuple
-        The curve of `families/curve.py`.
-    extremes : callable
-        Of the curve, by order of derivative: critical points, and each piece's values there.
-    """
-
-    curve: Any
-    extremes: Callable[[int], Matrix]
+    sums: Matrix | None = None
+    """Sums of predictors whose norms bounds are a function of; None for the predictors themselves."""
 
     @property
+    @abstractmethod
     def functions(self) -> RowFunctions:
-        """The functions of this kind of curve."""
-        kind: Any = type(self.curve)
-        return of_curve(kind)
+        """The functions."""
 
-    @cached_property
+    @property
+    @abstractmethod
     def parameters(self) -> Vector:
-        """The curve's parameters, in order."""
-        return np.array(self.curve, dtype=np.float64)
+        """Their parameters."""
+
+    @abstractmethod
+    def extremes(self, m: int) -> Matrix:
+        """Return what bounds on derivatives of order m need to know of where these have their extremes."""
+
+    @abstractmethod
+    def rounding(
+        self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
+    ) -> tuple[float, Callable[[Vector], float]]:
+        """Return how far rounding can be off in a row's two remainders, and how errors of its predictors count.
+
+        The second is a function of the sums of absolute products that make up the predictors: by how much, relatively
+        and in units of rounding, derivatives move.
+        """
 
     def jets(self, responses: Matrix, eta: Matrix, order: int, *, first: int = 0, majorise: bool = False) -> Matrix:
         """Return derivatives of U up to an order, from U itself on or from a higher one, packed; rows in columns."""
         return call_jets(self, responses, eta, first, order, majorise)
 
     def bounds(self, responses: Matrix, eta: Matrix, norms: Matrix, radius: float, m: int) -> Matrix:
-        """Return the largest rise and fall of the m-th derivative within a box, for rows in columns."""
-        out = np.empty((2, eta.shape[1]))
+        """Return the largest rise, fall and absolute value of the m-th derivative in a box, for rows in columns."""
+        out = np.empty((3, eta.shape[1]))
         extremes = self.extremes(m)
         assert self.functions.bounds is not None
         pointer = self.functions.bounds.pointer
@@ -119,20 +125,47 @@ class Rows:
         call_remainders(pointer, self.parameters, responses, eta, old, new, order, out)
         return out
 
+
+@dataclass(frozen=True, eq=False)
+class Rows(RowsByAddress):
+    """Rows of one predictor, whose potential is a curve.
+
+    Parameters
+    ----------
+    curve : NamedTuple
+        The curve of `families/curve.py`.
+    known : callable
+        Of the curve, by order of derivative: critical points, and each piece's values there.
+    """
+
+    curve: Any
+    known: Callable[[int], Matrix]
+
+    @property
+    def functions(self) -> RowFunctions:
+        """The functions of this kind of curve."""
+        kind: Any = type(self.curve)
+        return of_curve(kind)
+
+    @cached_property
+    def parameters(self) -> Vector:
+        """The curve's parameters, in order."""
+        return np.array(self.curve, dtype=np.float64)
+
+    def extremes(self, m: int) -> Matrix:
+        """Return critical points, and each piece's values there."""
+        return self.known(m)
+
     def rounding(
         self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
-    ) -> tuple[float, Callable[[float], float]]:
-        """Return how far rounding can be off in a row's two remainders, and how an error of its predictor counts.
-
-        The second is a function of the sum of absolute products that make up the predictor: by how much, relatively
-        and in units of rounding, derivatives move.
-        """
+    ) -> tuple[float, Callable[[Vector], float]]:
+        """Return how far rounding can be off in a row's two remainders, and how errors of its predictor count."""
         m, s, c, _, piece = coefficients(self.curve, float(response[0]))
         t = float(s * eta[0] + c)
         own = sum(remainder_rounding(self.curve, t, float(s * step[0]), piece) for step in (old, new))
 
-        def per_predictor(products: float) -> float:
-            return float((order + 2) * (abs(c) + abs(s) * products) / self.curve.reach)
+        def per_predictor(products: Vector) -> float:
+            return float((order + 2) * (abs(c) + abs(s) * products[0]) / self.curve.reach)
 
         return float(m * own), per_predictor
 
@@ -186,6 +219,7 @@ def of_curve(kind: Any) -> RowFunctions:
                 rise, fall = rise + l, fall - l
             out[0, r] = max(0.0, rise) * size
             out[1, r] = max(0.0, fall) * size
+            out[2, r] = out[0, r] if math.isnan(out[0, r]) else max(out[0, r], out[1, r])
 
     def remainders(parameters: Any, response: Any, eta: Any, old: Any, new: Any, order: Any, out: Any) -> None:
         curve = curve_of(kind, parameters)

@@ -1,4 +1,4 @@
-"""Real responses with heavy-tailed noise of known scale: robust regression."""
+"""Real responses with heavy-tailed noise: robust regression."""
 
 import math
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import positive
+from tallbayes.families.algebraic import Term, mixed_term, table_of, terms
 from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import RealResponse
@@ -55,7 +56,16 @@ def coefficients(curve: Any, y: Any) -> Any:
     return 1.0, -1.0 / curve.scale, y / curve.scale, 0.0, 0.0
 
 
-register_curve(StudentTCurve, CurveFunctions(potential, jet, coefficients))
+_TERMS = terms(2)
+_TABLE = table_of(_TERMS)
+
+
+def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
+    """Return h_ab: the slope is (df + 1) v / (1 + v^2) / reach of v = u / reach."""
+    return mixed_term(_TABLE, a, b, u, curve.df + 1.0, curve.reach)
+
+
+register_curve(StudentTCurve, CurveFunctions(potential, jet, coefficients, mixed=mixed))
 
 
 @dataclass(frozen=True)
@@ -66,23 +76,29 @@ class StudentT(RealResponse):
     ----------
     df : float
         Degrees of freedom of the noise, positive.
-    scale : float
-        Scale of the noise, positive, known.
+    scale : float or prior or None
+        Scale of the noise: a number if it is known. Unknown by default, with a weakly informative prior scaled to the
+        data; or unknown with a prior, stated for the scale itself, e.g. ``tb.priors.HalfNormal(10)``.
     """
 
     df: float = 4.0
-    scale: float = 1.0
+    scale: Any = None
     convex = False
     parabola_slope = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("df", self.df), ("scale", self.scale)):
-            positive("StudentT", name, value)
+        positive("StudentT", "df", self.df)
+        self.check_scale()
+
+    @property
+    def terms(self) -> dict[tuple[int, int], Term]:
+        """Mixed derivatives in location and log-scale."""
+        return _TERMS
 
     @property
     def curve(self) -> StudentTCurve:
         """The log of one plus a square."""
-        return StudentTCurve(float(self.df), float(self.scale), math.sqrt(self.df))
+        return StudentTCurve(float(self.df), self.unit, math.sqrt(self.df))
 
     def critical_points(self, m: int) -> Vector:
         """Return the roots of the next derivative: Re or Im of w^(m+1), where (m + 1) atan(u) is a multiple.
@@ -95,11 +111,12 @@ class StudentT(RealResponse):
         inside = [a for a in angles if abs(a) < math.pi / 2 - 1e-9]
         return math.sqrt(self.df) * np.tan(np.array(inside, dtype=np.float64))
 
-    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the predictor plus Student-t noise."""
-        return np.asarray(eta[0] + self.scale * rng.standard_t(self.df, eta.shape[1:]))
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return Student-t numbers."""
+        return rng.standard_t(self.df, shape)
 
-    def log_constant(self, y: Vector) -> Vector:
-        """Return the log of the density's largest value."""
+    @property
+    def log_height(self) -> float:
+        """The log of the density's largest value."""
         ratio = math.lgamma(0.5 * (self.df + 1.0)) - math.lgamma(0.5 * self.df)
-        return np.full(y.shape, ratio - 0.5 * math.log(self.df * math.pi) - math.log(self.scale))
+        return ratio - 0.5 * math.log(self.df * math.pi)

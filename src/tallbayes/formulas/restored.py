@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from tallbayes.errors import InputError
 from tallbayes.families import Family
+from tallbayes.families.structure import Output
 from tallbayes.formulas.recipe import Recipe
 from tallbayes.formulas.rows import new_source
 from tallbayes.models.predictors import Predictors
@@ -25,7 +26,6 @@ class RestoredFormula:
     """A regression by formula that can predict new rows, and nothing else."""
 
     family: Family
-    names: list[str]
     recipe: Recipe
     notes: tuple[str, ...]
 
@@ -40,9 +40,33 @@ class RestoredFormula:
         return self.recipe.variables
 
     @property
+    def _stored(self) -> StoredRegression:
+        return StoredRegression(self.family, self.columns, self.further, False, self.variables)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parameters."""
+        return self._stored.names
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The parameters as variables of a result."""
+        return self._stored.outputs
+
+    @property
     def predictors(self) -> Predictors:
         """How parameters become predictors."""
-        return StoredRegression(self.family, self.names, False, self.variables).predictors
+        return self._stored.predictors
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the design, those of the scale at the end."""
+        return self.recipe.names
+
+    @property
+    def further(self) -> int:
+        """How many of them are for the scale."""
+        return self.recipe.further
 
     def rows_of(
         self,
@@ -81,9 +105,7 @@ def restore(text: str) -> RestoredFormula:
         if about["kind"] != KIND:
             raise InputError(f"model: the result keeps a {about['kind']!r}; expected a formula.")
         recipe = Recipe.from_plain(about["recipe"])
-        return RestoredFormula(
-            family_from_plain(about["family"]), list(about["names"]), recipe, tuple(about["notes"])
-        )
+        return RestoredFormula(family_from_plain(about["family"]), recipe, tuple(about["notes"]))
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -17,11 +17,12 @@ from tallbayes.kernels.surrogate_values import prior_value
 from tallbayes.kernels.target import Target, prior_at
 from tallbayes.models import passes
 from tallbayes.models.base import Model
+from tallbayes.models.predictors import predict
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import shift
 from tallbayes.setup.metric import Metric
 from tallbayes.sources.arrays import ArraySource
-from tallbayes.sources.memory import load_row
+from tallbayes.sources.memory import COLUMNS, load_row
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -65,20 +66,21 @@ def _sum_potential(
     target: AddressedTarget, jets: Any, theta: Vector, eta: Matrix, out: Matrix, row: Vector
 ) -> float:
     """Return the negative log-likelihood at theta."""
-    rows, linear = target.rows, target.likelihood.linear
+    rows, layout = target.rows, target.likelihood.layout
     n, total = rows.responses.shape[0], 0.0
+    x, ends = row[: rows.design[COLUMNS]], np.empty((3, eta.shape[0]))
     for first in range(0, n, TILE):
         count = min(TILE, n - first)
         for r in range(count):
-            if not linear:  # every parameter is a predictor
+            if layout.shape[0] == 0:  # every parameter is a predictor
                 for j in range(theta.size):
                     eta[j, r] = theta[j]
                 continue
-            load_row(rows.design, first + r, row)
-            at = rows.offset[min(first + r, rows.offset.size - 1)]
-            for j in range(row.size):
-                at += row[j] * theta[j]
-            eta[0, r] = at
+            load_row(rows.design, first + r, x)
+            offset = rows.offset[min(first + r, rows.offset.size - 1)]
+            predict(layout, x, rows.responses[first + r], offset, (theta, theta, theta), ends)
+            for p in range(layout.shape[0]):
+                eta[p, r] = ends[0, p]
         jets(
             target.likelihood.parameters,
             rows.responses[first : first + count],
@@ -109,7 +111,8 @@ def run_with_rows_at_hand(
 ) -> tuple[int, int]:
     """Run a chunk, and answer it here whenever it asks for all rows."""
     now, d, n = state.numbers[0], state.z.size, target.rows.responses.shape[0]
-    eta = np.empty((1 if target.likelihood.linear else d, TILE))
+    lines = target.likelihood.layout.shape[0]
+    eta = np.empty((lines if lines > 0 else d, TILE))
     out, row, theta = np.empty((1, TILE)), np.empty(d), np.empty(d)
     done = 0
     while True:

@@ -53,7 +53,12 @@ class MetropolisHastings(Kernel):
             metric.matrix,
             Bound(True, 0, 0.0, 0.0, 0.0, math.inf, 0.0, 0),
             all_rows(model.source) if rows_are_at_hand(model) else empty_rows(),  # type: ignore[arg-type]
-            Likelihood(metric.centre, model.predictors.linear, functions.remainders.pointer, model.rows.parameters),
+            Likelihood(
+                metric.centre,
+                model.predictors.layout(model.d),
+                functions.remainders.pointer,
+                model.rows.parameters,
+            ),
             Surrogate(terms, *evaluators(terms)),
             excess,
             no_sketch(),

@@ -29,27 +29,29 @@ def rounding_floor(rows: Any, target: Target, suspect: Vector) -> float:
     An inner product x . v is off by at most (d + 2) eps sum_j |x_j v_j|. Such an error e of a step moves a
     remainder by at most C_i (a_i distance)^k e / k!, where psi_i = w_i C_i a_i^(k+1) / (k+1)! and `distance` is
     the larger of the two states'; an error of a_i itself moves the bound by (k + 1) times its relative size;
-    an error of the predictor moves a derivative by at most (k + 2) e / reach times itself (Cauchy).
+    an error of the predictor moves a derivative by at most (k + 2) e / reach times itself (Cauchy). Of several
+    predictors, psi_i is a sum of such products, each of which moves by the largest relative error of any.
     """
     d, k = target.centre.size, target.bound.order
     i, limit, distance = int(suspect[ROW]), float(suspect[LIMIT]), float(suspect[FAR])
     move, other = suspect[FACTS : FACTS + d], suspect[FACTS + d :]
     row = row_of(target, i)
     psi = float(target.rows.psi[i])
-    if not target.likelihood.linear:
+    if not row.lines.size:
         return float(rows.rounding(row.response, row.weight, target.centre, move, other, k, psi, distance, limit))
     unit = (d + 2) * EPSILON
-    size = np.abs(row.x)
-    products = float(size @ (np.abs(move) + np.abs(other)))
-    predictor = abs(row.offset) + float(size @ np.abs(target.centre))
-    norm, norm_error = float(np.max(size)), 0.0
+    size = np.abs(row.lines)
+    products = size @ (np.abs(move) + np.abs(other))
+    predictors = abs(row.offset) + size @ np.abs(target.centre)
+    norms, norm_errors = np.max(size, axis=1), np.zeros(size.shape[0])
     if target.bound.local:
-        terms = row.x[:, None] * target.whitening
-        norm = float(np.linalg.norm(np.sum(terms, axis=0)))
-        norm_error = unit * float(np.linalg.norm(np.sum(np.abs(terms), axis=0)))
-    if not norm > 0.0:
+        norms = np.linalg.norm(row.lines @ target.whitening, axis=1)
+        norm_errors = unit * np.linalg.norm(size @ np.abs(target.whitening), axis=1)
+    some = norms > 0.0
+    if not np.any(some):
         return 0.0
     own, per_predictor = rows.rounding(row.response, row.eta, row.moved(target, move), row.moved(target, other), k)
-    steps = psi * (k + 1) * distance**k / norm * unit * products
-    relative = (k + 1) * (16.0 * unit + norm_error / norm) + unit * per_predictor(predictor)
+    steps = psi * (k + 1) * distance**k * unit * float(np.max(products[some] / norms[some]))
+    of_norms = float(np.max(norm_errors[some] / norms[some]))
+    relative = (k + 1) * (16.0 * unit + of_norms) + unit * per_predictor(predictors)
     return float(row.weight * own + steps + relative * limit)

@@ -95,9 +95,10 @@ class ScalableMH(Kernel):
                 "ScalableMH: the model has no bounds of its rows. Give some, e.g. tb.Factors(..., bounds={3: ...}), or "
                 "use tb.kernels.MetropolisHastings()."
             )
-        if self.sketch and not model.has_local_bounds:
+        if self.sketch and not model.predictors.linear:
             raise InputError(
-                "ScalableMH: sketch=True needs local bounds, which this model does not have; leave sketch=None."
+                "ScalableMH: sketch=True needs local bounds and one linear predictor, which this model does not have; "
+                "leave sketch=None."
             )
         if self.sketch and RANDOM_ACCESS not in model.source.offers:
             raise InputError(
@@ -248,7 +249,12 @@ def prepare_thinning(
         metric.matrix,
         Bound(kind.local, order, *bounds.sums, bounds.radius, limit, free),
         supply.rows,
-        Likelihood(metric.centre, model.predictors.linear, functions.remainders.pointer, model.rows.parameters),
+        Likelihood(
+                metric.centre,
+                model.predictors.layout(model.d),
+                functions.remainders.pointer,
+                model.rows.parameters,
+            ),
         Surrogate(terms, *evaluators(terms)),
         subtract(expansion.prior, reference),
         drawn,

@@ -41,7 +41,7 @@ Matrix = NDArray[np.float64]
 
 def initial_state(target: Target, z: Vector, rng: np.random.Generator) -> State:
     """Return the state of a chain that starts at z; draws the first clock."""
-    state = new_state(inside_support(target, z))
+    state = new_state(inside_support(target, z), target.likelihood.layout.shape[0])
     state.numbers["value"] = surrogate_at(target, state.z)
     bound = target.bound
     state.numbers["distance"] = distance_from_centre(bound.local, bound.free, target.whitening, state.z)

@@ -78,7 +78,7 @@ class Room(NamedTuple):
     row: Vector
     """A row of the design, or a candidate."""
     ends: Matrix
-    """A row's predictor at the centre, and how far it moves to z and to the proposal; a line for each."""
+    """A row's predictors at the centre, and how far they move to z and to the proposal; a line for each."""
     pair: Vector
     """A row's two remainders."""
 
@@ -111,15 +111,15 @@ class State(NamedTuple):
         return float(self.numbers["exposure"][0])
 
 
-def new_state(z: Vector) -> State:
-    """Return the state of a chain that is about to start at z."""
+def new_state(z: Vector, predictors: int = 1) -> State:
+    """Return the state of a chain that is about to start at z, with room for so many predictors of a row."""
     d = z.size
     numbers = np.zeros(1, dtype=NUMBERS).view(np.recarray)
     numbers["used"] = BLOCK
     numbers["potential"] = np.nan
     ahead = Ahead(np.empty((d, BLOCK)), np.empty(BLOCK), np.empty(BLOCK))
     suspects = np.empty((SUSPECTS, FACTS + 2 * d))
-    room = Room(suspects, np.empty(d), np.empty(d), np.empty(d), np.empty((3, 1)), np.empty(2))
+    room = Room(suspects, np.empty(d), np.empty(d), np.empty(d), np.empty((3, predictors)), np.empty(2))
     return State(z.copy(), np.empty(d), numbers, ahead, room, np.zeros(d + LANES))
 
 

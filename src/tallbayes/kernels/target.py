@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.models.predictors import lines_of_row, predict
 from tallbayes.setup.bounds import Bound, distance_from_centre, event_factors, shift
 from tallbayes.setup.core import Core, core_at
 from tallbayes.setup.exact_prior import ExactPrior, exact_at
 from tallbayes.setup.polynomial import Polynomial, evaluate
 from tallbayes.setup.sketch import Sketch
 from tallbayes.setup.tables import Tables, tables_at
-from tallbayes.sources.memory import load_row
+from tallbayes.sources.memory import COLUMNS, load_row
 from tallbayes.sources.supply import SuppliedRows
 
 Vector = NDArray[np.float64]
@@ -26,8 +27,8 @@ class Likelihood(NamedTuple):
 
     centre: Vector
     """Parameters at z = 0."""
-    linear: bool
-    """Whether a row has one predictor, x_i . theta + offset_i; if not, every parameter is a predictor."""
+    layout: NDArray[np.int64]
+    """How parameters become a row's predictors (`models/predictors.py`); empty if every parameter is one."""
     remainders: Any
     """What the expansion leaves of a row, by address (`families/rows.py`)."""
     parameters: Vector
@@ -143,19 +144,22 @@ class TargetRow(NamedTuple):
     response: Vector
     weight: float
     offset: float
+    lines: Matrix
+    """A_i: what each parameter is multiplied by in each of its predictors; empty if every parameter is one."""
     eta: Vector
     """Its predictors at the centre."""
 
     def moved(self, target: Target, move: Vector) -> Vector:
         """Return how far its predictors move with theta."""
-        return np.array([float(np.dot(self.x, move))]) if target.likelihood.linear else move
+        return np.array([float(np.dot(line, move)) for line in self.lines]) if self.lines.size else move
 
 
 def row_of(target: Target, i: int) -> TargetRow:
     """Read one of the supplied rows."""
-    rows = target.rows
-    x = np.empty(target.centre.size if target.likelihood.linear else 0)
+    rows, layout, centre = target.rows, target.likelihood.layout, target.centre
+    x, response = np.empty(int(rows.design[COLUMNS]) if layout.size else 0), rows.responses[i]
     load_row(rows.design, i, x)
     offset, weight = (float(v[min(i, v.size - 1)]) for v in (rows.offset, rows.weight))
-    eta = np.array([float(np.dot(x, target.centre)) + offset]) if target.likelihood.linear else target.centre
-    return TargetRow(x, rows.responses[i], weight, offset, eta)
+    lines, ends = lines_of_row(layout, x, response, centre.size), np.empty((3, layout.shape[0]))
+    predict(layout, x, response, offset, (centre, centre, centre), ends)
+    return TargetRow(x, response, weight, offset, lines, ends[0] if layout.size else centre)

@@ -10,9 +10,10 @@ from tallbayes.compiled import ByAddress, compiled, compiled_within
 from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
 from tallbayes.kernels.target import FALL, RISE, STEP, Likelihood
 from tallbayes.kernels.types import TRIALS
+from tallbayes.models.predictors import predict
 from tallbayes.setup.bounds import event_factors, shift
 from tallbayes.sources.alias import draw_row, share_of
-from tallbayes.sources.memory import load_row
+from tallbayes.sources.memory import COLUMNS, load_row
 from tallbayes.sources.supply import SuppliedRows
 
 REJECTED, ACCEPTED, UNFINISHED, OUT_OF_ROWS = range(4)
@@ -60,19 +61,13 @@ def try_row(
 ) -> bool:
     """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look."""
     design, responses, weights, offsets, psi, _, _ = rows
-    centre, linear, remainders, parameters = likelihood
+    centre, layout, remainders, parameters = likelihood
     suspects, move, other, row, ends, pair = room
     now, d = numbers[0], centre.size
-    if linear:
-        load_row(design, i, row)
-        at_centre, before, after = 0.0, 0.0, 0.0
-        for j in range(d):
-            at_centre += row[j] * centre[j]
-            before += row[j] * move[j]
-            after += row[j] * other[j]
-        ends[0, 0] = at_centre + offsets[min(i, offsets.size - 1)]
-        ends[1, 0] = before
-        ends[2, 0] = after
+    if layout.shape[0] > 0:
+        x = row[: design[COLUMNS]]
+        load_row(design, i, x)
+        predict(layout, x, responses[i], offsets[min(i, offsets.size - 1)], (centre, move, other), ends)
         remainders(parameters, responses[i], ends[0], ends[1], ends[2], order, pair)
     else:
         remainders(parameters, responses[i], centre, move, other, order, pair)

@@ -22,7 +22,7 @@ def chain_types() -> dict[str, Any]:
     vector, matrix = np.zeros(1), np.zeros((1, 1))
     bound = Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     array = types.float64[::1]
-    likelihood = types.NamedTuple([array, types.boolean, types.FunctionType(REMAINDERS), array], Likelihood)
+    likelihood = types.NamedTuple([array, types.int64[:, ::1], types.FunctionType(REMAINDERS), array], Likelihood)
     pointers = (types.FunctionType(kind()) for kind in (VALUE, BLOCK_VALUES, TABLE_WALK))
     surrogate = types.NamedTuple([_terms(), types.int64, *pointers], AddressedSurrogate)
     parts = [matrix, bound, empty_rows(), likelihood, surrogate, no_sketch()]

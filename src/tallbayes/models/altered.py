@@ -48,6 +48,7 @@ class AlteredSource(Source):
                 X = np.array(X, dtype=np.float64)
                 rows = slice(block.first, block.first + block.count)
                 for name, value in self._setting.items():
-                    j = self.names.index(name)
-                    X[:, j] = column_values(value, X[:, j], rows, self.n, name)
+                    # A column may be there twice: for the location, and for the scale.
+                    for j in (j for j, other in enumerate(self.names) if other == name):
+                        X[:, j] = column_values(value, X[:, j], rows, self.n, name)
             yield block._replace(X=X, responses=told)

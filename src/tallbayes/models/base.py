@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.families.structure import Output
 from tallbayes.models.predictors import Predictors
 from tallbayes.priors import CoefficientPriors, Prior
 from tallbayes.sources.base import Source
@@ -47,6 +48,11 @@ class Model(ABC):
         return [self.n, self.names, repr(self.family), type(self).__name__]
 
     @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The parameters as variables of a result."""
+        return (Output("beta", 0, self.d, tuple(self.names)),)
+
+    @property
     def n(self) -> int:
         """Number of rows."""
         return self.source.n
@@ -59,7 +65,7 @@ class Model(ABC):
     @property
     def has_local_bounds(self) -> bool:
         """Whether rows can be bounded in a ball, in whitened coordinates."""
-        return self.predictors.linear
+        return self.predictors.designed
 
     @abstractmethod
     def starting_point(self, source: Source) -> Vector:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
 from tallbayes.models.predictors import Linear, Predictors
-from tallbayes.models.products import row_lengths, weighted_triples
+from tallbayes.models.products import row_lengths
 from tallbayes.sources.alias import WHOLE
 from tallbayes.sources.base import Block
 from tallbayes.sources.supply import RowBounds
@@ -88,18 +88,17 @@ def whitened_hessian(
 def third_derivatives(
     block: Block,
     rows: Any,
-    predictors: Linear,
+    predictors: Predictors,
     centre: Vector,
     inverse_root: Matrix,
     white: Matrix | None = None,
-) -> Vector:
-    """Return the third derivatives in whitened coordinates, entry (a, b, c) with a >= b >= c packed.
+) -> Any:
+    """Return what the third derivatives in whitened coordinates are made of (`Predictors.third`).
 
-    Whitened rows are computed unless they are given.
+    Whitened rows of a single predictor are computed unless they are given.
     """
-    third = weighted(rows.jets(block.responses, predictors.at(block, centre), 3, first=3), block.weight)[0]
-    white = predictors.whitened(block, inverse_root) if white is None else white
-    return weighted_triples(white, third)
+    thirds = weighted(rows.jets(block.responses, predictors.at(block, centre), 3, first=3), block.weight)
+    return predictors.third(block, thirds, inverse_root, white)
 
 
 def third_along_columns(
@@ -126,11 +125,14 @@ def local_bounds(
 ) -> RowBounds:
     r"""Return :math:`w_i \sup |U_i^{(m)}| a_i^m / m!`, the supremum over a ball, and what rises and falls use of it.
 
+    Of several predictors it is the sum over all multi-indices of that order, over the box around the ball
+    (docs/mathematics.md).
+
     If m is even a remainder has the sign of the derivative, so it can use the supremum of the positive part by
     rising, and that of the negative part by falling. Whitened rows are computed unless they are given.
     """
     eta = predictors.at(block, ball.centre)
-    norms = predictors.norms(block, ball.inverse_root) if white is None else row_lengths(white)[None]
+    norms = predictors.norms(block, ball.inverse_root, rows.sums) if white is None else row_lengths(white)[None]
     steepest = rows.bounds(block.responses, eta, norms, ball.radius, m)
     psi, shares = np.empty(block.count), WHOLE if m % 2 == 1 else np.empty((block.count, 2), dtype=np.float32)
     _psi_and_shares(steepest, block.weight, m, float(math.factorial(m)), psi, shares)
@@ -148,8 +150,7 @@ def _psi_and_shares(
     A bound that is infinite or not a number is noticed by whoever adds them up.
     """
     for i in range(psi.size):
-        rise, fall = steepest[0, i], steepest[1, i]
-        size = rise if math.isnan(rise) else max(rise, fall)
+        rise, fall, size = steepest[0, i], steepest[1, i], steepest[2, i]
         psi[i] = (weight[i] if weight.size > 1 else weight[0]) * size / factorial
         if m % 2 == 0:
             usable = 0.0 < size < math.inf

@@ -85,3 +85,22 @@ def row_lengths(rows: Matrix) -> Vector:
             total += rows[i, j] * rows[i, j]
         out[i] = np.sqrt(total)
     return out
+
+
+def mixed_moments(a: Matrix, b: Matrix, c: Matrix, weight: Vector) -> NDArray[np.float64]:
+    """Return the sum over rows of weight a b c, all entries: a matrix product for each column of the narrowest."""
+    parts = [a, b, c]
+    narrow = int(np.argmin([part.shape[1] for part in parts]))
+    one, other = (k for k in range(3) if k != narrow)
+    out = np.empty([part.shape[1] for part in parts])
+    view = np.moveaxis(out, narrow, 0)
+    for k in range(parts[narrow].shape[1]):
+        view[k] = (parts[one] * (weight * parts[narrow][:, k])[:, None]).T @ parts[other]
+    return out
+
+
+def packed_indices(d: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return a, b and c of all packed entries, a >= b >= c."""
+    some = [(np.full(b + 1, a), np.full(b + 1, b), np.arange(b + 1)) for a in range(d) for b in range(a + 1)]
+    first, second, third = (np.concatenate(index) for index in zip(*some, strict=True))
+    return first, second, third

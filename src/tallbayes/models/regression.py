@@ -1,4 +1,4 @@
-"""Regressions: a response that depends on a design through one linear predictor."""
+"""Regressions: a response that depends on a design through one linear predictor, or through several."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,13 @@ from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.responses import robust_spread, without_outliers
+from tallbayes.families.structure import Output
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
 from tallbayes.models.new_rows import new_rows
-from tallbayes.models.predictors import Linear
-from tallbayes.models.products import weighted_gram
+from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns
+from tallbayes.models.predictors import Predictors, predictors_of
+from tallbayes.models.starts import ridge_of_parameters, starting_parameters
 from tallbayes.models.stored import store
 from tallbayes.models.subsamples import FEW_ROWS, START_ROWS, subsample_sizes
 from tallbayes.models.variables import LEVELS, Setting, Variable, known
@@ -56,7 +58,7 @@ class Regression(Model):
     y : array_like or str or None
         Response, one for each row; the name of its column in a table; None for a source.
     family : Family
-        Likelihood, from `tallbayes.families`.
+        Likelihood, from `tallbayes.families`. Further parameters, such as an unknown scale, are part of it.
     prior : Prior or sequence of Prior or mapping or None
         Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
         dictionary from names to priors. Defaults to ``WeaklyInformative()``, also for columns that a dictionary
@@ -69,6 +71,11 @@ class Regression(Model):
         Names of the columns. Defaults to those of a data frame, or x0, x1, ...
     design : sequence of str or None
         Of a table, the columns of the design, in the order of the coefficients; all others by default.
+    scale_design : array_like or sequence of str or None
+        A design of its own for the log scale of the noise (distributional regression): rows x columns, used as given.
+        Of a table, the names of its columns; of a source, those of its last columns, which are for the scale. The
+        coefficients have the family's ``scale`` as their prior, e.g. ``Gaussian(scale=tb.priors.Normal(0, 1))``, or a
+        weakly informative one. For zero-inflated and hurdle families, the design of the zeros.
     """
 
     orders = (3, 2)
@@ -84,6 +91,7 @@ class Regression(Model):
         weights: ArrayLike | str | None = None,
         names: Sequence[str] | None = None,
         design: Sequence[str] | None = None,
+        scale_design: Any = None,
     ) -> None:
         if not isinstance(family, Family):
             raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
@@ -93,8 +101,16 @@ class Regression(Model):
                 raise InputError(
                     "names: given beside a table, whose columns have names; expected None, or design=[...]."
                 )
-            X = open_source(X, response=y, design=design, offset=offset, weights=weights)  # type: ignore[arg-type]
+            X = open_source(
+                X,
+                response=y,  # type: ignore[arg-type]
+                design=design,
+                offset=offset,  # type: ignore[arg-type]
+                weights=weights,  # type: ignore[arg-type]
+                scale_design=scale_design,
+            )
             y = offset = weights = design = None
+        further: list[str] = []
         if isinstance(X, Source):
             given: dict[str, object] = {
                 "y": y,
@@ -112,19 +128,26 @@ class Regression(Model):
                     "the columns' names."
                 )
             family.check_rows(source.n)
+            family = family.for_responses(None)
+            further = last_columns(source, scale_design) if scale_design is not None else []
         else:
             if design is not None:
                 raise InputError("design: given beside an array, of which all columns are used: expected None.")
             source = _source(X, y, family, offset, weights, names)
+            family = family.for_responses(source.responses[:, 0] if hasattr(source, "responses") else None)
+            further = add_columns(source, scale_design) if scale_design is not None else []
         before = source.passes
-        self.names = list(source.names)
-        self.family, self.rows, self.predictors = family, family.rows, Linear()
+        columns = list(source.names)[: len(source.names) - len(further)]
+        self.structure, self.further = family.structure(columns, further), len(further)
+        self.names = list(self.structure.names)
+        self.family, self.rows = family, family.rows
+        self.predictors: Predictors = predictors_of(self.structure)
         self.source = source
         with silence():  # a moment's compilation, which is not worth a word
             self.profile: Profile = self._look_at(source)
         self.checking_passes = source.passes - before
         refuse_unusable_columns(self.profile.largest, source.names)
-        scale = family.predictor_scale(self.profile.responses, self.profile.weights)
+        self.unit = scale = family.predictor_scale(self.profile.responses, self.profile.weights)
         if isinstance(source, ArraySource):
             coded, weight = family.encode(source.responses[:, 0], source.weight)
             source.responses, source.weight = coded[:, None], np.atleast_1d(weight)
@@ -132,20 +155,32 @@ class Regression(Model):
             self.source = EncodedSource(source, family.encode)
             self.source.kept_samples.update(source.kept_samples)
             source.kept_samples.clear()
-        self.prior = each(prior, self.names)
-        self.coefficient_priors = self.prior.resolve(self.profile, scale)
-        _refuse_without_scale(self.coefficient_priors, self.names)
+        self.prior = each(prior, columns)
+        resolved = self.prior.resolve(SomeColumns.of(self.profile, 0, len(columns)), scale)
+        _refuse_without_scale(resolved, columns)
+        self.coefficient_priors = all_priors(self, resolved, len(columns))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the design's columns, those of a design of the scale at the end."""
+        return list(self.source.names)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The parameters as variables of a result."""
+        return self.structure.outputs
 
     def _look_at(self, source: Source) -> Profile:
         """Return the facts about all rows; where rows come by passes, gather the subsamples in the same one."""
         family, names, n = self.family, source.names, source.n
+        takes_offset = any(line.offset_sign for line in self.structure.lines)
         if RANDOM_ACCESS in source.offers:
-            return source.reduce(_profile, family, names, n)
+            return source.reduce(_profile, family, names, n, takes_offset)
         sizes = sorted(
-            {min(n, size) for size in (*(subsample_sizes(n, len(names))[-1:] or [START_ROWS]), FEW_ROWS)}
+            {min(n, size) for size in (*(subsample_sizes(n, self.d)[-1:] or [START_ROWS]), FEW_ROWS)}
         )
         chosen = tuple(source.sampled(size) for size in sizes)
-        profile, rows = source.reduce(_profile_and_rows, family, names, n, chosen)
+        profile, rows = source.reduce(_profile_and_rows, family, names, n, takes_offset, chosen)
         source.keep_samples(dict(zip(sizes, rows, strict=True)))
         return profile
 
@@ -167,20 +202,20 @@ class Regression(Model):
             target = without_outliers(target - block.offset, robust_spread(target, np.ones(1)))
         else:
             target = target - block.offset
-        # Normal equations on scaled columns, with a ridge for those that depend on others: a start may be rough.
-        scale = np.sqrt(np.einsum("ij,ij->j", block.X, block.X) / block.count)
-        scale[scale == 0.0] = 1.0
-        gram = weighted_gram(block.X, np.ones(block.count)) / np.outer(scale, scale)
-        ridge = 1e-8 * block.count * np.eye(scale.size)
-        return np.asarray(np.linalg.solve(gram + ridge, block.X.T @ target / scale) / scale)
+        return starting_parameters(self, block, target)
 
     def holding_ridge(self, source: Source) -> Vector:
         """Return a ridge that keeps a coefficient finite when the rows do not speak of it."""
         spread = np.sqrt(source.reduce(_squares) / source.n)
-        return np.asarray((spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2)
+        ridge = (spread / 5.0) ** 2 + 1e-8 * np.max(spread) ** 2
+        return ridge_of_parameters(self, ridge)
 
     def refuse_bounds(self, m: int, *, local: bool) -> None:
         """Raise if the paper's bound is asked for and the family has none."""
+        if not local and not self.predictors.linear:
+            raise InputError(
+                f"{self.family} has several predictors for each row, and no global bound. Use bound=tb.bounds.Local()."
+            )
         if not local and not math.isfinite(self.family.supremum(m)):
             raise InputError(
                 f"{self.family} has no global bound of order {m - 1}: its derivative of order {m} is "
@@ -191,7 +226,7 @@ class Regression(Model):
 
     @cached_property
     def variables(self) -> dict[str, Variable]:
-        """What is known of each column: mean, standard deviation, quantiles, and its values if there are two."""
+        """Mean, standard deviation and quantiles of each column, and its values if there are two."""
         size = min(self.n, START_ROWS)
         quantiles = np.quantile(np.asarray(self.source.subsample(size).X, dtype=np.float64), LEVELS, axis=0)
         return {
@@ -232,9 +267,9 @@ class Regression(Model):
                 raise InputError("offset: an offset was given without new_data; the model's own rows have theirs.")
             source = self.source
         else:
-            source = new_rows(new_data, self.names, offset, self.has_offset)
+            source = new_rows(new_data, self.columns, offset, self.has_offset)
         for name in [*(setting or {}), *beside]:
-            known(self.names, name, "setting" if setting and name in setting else "by")
+            known(self.columns, name, "setting" if setting and name in setting else "by")
         return AlteredSource(source, setting or {}, beside) if setting or beside else source
 
     @cached_property
@@ -245,7 +280,7 @@ class Regression(Model):
 
     def to_json(self) -> str:
         """Return what predictions of new rows need of the model, without its data."""
-        return store(self.family, self.names, self.has_offset, self._facts())
+        return store(self.family, self.columns, self.further, self.has_offset, self._facts())
 
     def _facts(self) -> dict[str, dict[str, Any]]:
         """Return what the profile tells of each column."""
@@ -257,12 +292,13 @@ class Regression(Model):
                 "mean": float(self.profile.mean[j]),
                 "sd": float(self.profile.sd[j]),
             }
-            for j, name in enumerate(self.names)
+            for j, name in enumerate(self.columns)
         }
 
     def __repr__(self) -> str:
         """Describe the model in a line."""
-        return f"Regression({counted(self.n, 'row')} x {counted(self.d, 'column')}, {self.family}, {self.prior})"
+        columns = counted(len(self.source.names), "column")
+        return f"Regression({counted(self.n, 'row')} x {columns}, {self.family}, {self.prior})"
 
 
 def _refuse_beside_a_source(given: dict[str, object]) -> None:
@@ -319,13 +355,15 @@ def _source(
     return ArraySource(design, response[:, None], weight, known, columns)
 
 
-def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
+def _profile(block: Block, family: Family, names: list[str], n: int, takes_offset: bool) -> Profile:
     """Return the facts about a block of a regression, or raise if a value of X or y cannot be used."""
     if block.X.shape != (block.count, len(names)):
         raise InputError(
             f"X: the block that begins at row {block.first} has shape {block.X.shape}; expected {block.count} rows, "
             f"one for each response, and {len(names)} columns, one for each name of the source."
         )
+    if not takes_offset and np.any(block.offset):
+        raise InputError(f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out.")
     profile = profile_block(block, names, n)
     y = block.responses[:, 0]
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST_COLUMN))
@@ -346,10 +384,15 @@ def _profile(block: Block, family: Family, names: list[str], n: int) -> Profile:
 
 
 def _profile_and_rows(
-    block: Block, family: Family, names: list[str], n: int, chosen: tuple[NDArray[np.int64], ...]
+    block: Block,
+    family: Family,
+    names: list[str],
+    n: int,
+    takes_offset: bool,
+    chosen: tuple[NDArray[np.int64], ...],
 ) -> tuple[Profile, tuple[GatheredRows, ...]]:
     """Return the facts about a block, and those of its rows that are in subsamples, coded as kernels take them."""
-    profile = _profile(block, family, names, n)
+    profile = _profile(block, family, names, n, takes_offset)
     coded, weight = family.encode(block.responses[:, 0], block.weight, block.first)
     block = block._replace(responses=coded[:, None], weight=np.atleast_1d(weight))
     return profile, tuple(gather_rows(block, rows) for rows in chosen)

@@ -9,12 +9,13 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tallbayes import families
-from tallbayes.checks import is_number
+from tallbayes.checks import is_count, is_number
 from tallbayes.errors import InputError
 from tallbayes.families import Family
+from tallbayes.families.structure import Output, Structure
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.new_rows import new_rows
-from tallbayes.models.predictors import Linear, Predictors
+from tallbayes.models.predictors import Predictors, predictors_of
 from tallbayes.models.variables import Setting, Variable, known
 from tallbayes.sources.base import Source
 
@@ -26,14 +27,33 @@ class StoredRegression:
     """A regression that can predict new rows, and nothing else."""
 
     family: Family
-    names: list[str]
+    columns: list[str]
+    """Of the design, those of a design of the scale at the end."""
+    further: int
+    """How many are for the scale."""
     has_offset: bool
     variables: dict[str, Variable]
 
     @cached_property
-    def predictors(self) -> Predictors:
+    def structure(self) -> Structure:
         """How parameters become predictors."""
-        return Linear()
+        own = len(self.columns) - self.further
+        return self.family.structure(self.columns[:own], self.columns[own:])
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parameters."""
+        return list(self.structure.names)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The parameters as variables of a result."""
+        return self.structure.outputs
+
+    @property
+    def predictors(self) -> Predictors:
+        """How parameters become predictors, for passes."""
+        return predictors_of(self.structure)
 
     def rows_of(
         self,
@@ -49,18 +69,21 @@ class StoredRegression:
                 "new_data: None was given, and the result has the model without its data. Give the model, or rows to "
                 "predict as new_data=..."
             )
-        source = new_rows(new_data, self.names, offset, self.has_offset)
+        source = new_rows(new_data, self.columns, offset, self.has_offset)
         for name in [*(setting or {}), *beside]:
-            known(self.names, name, "setting" if setting and name in setting else "by")
+            known(self.columns, name, "setting" if setting and name in setting else "by")
         return AlteredSource(source, setting or {}, beside) if setting or beside else source
 
 
-def store(family: Family, names: list[str], has_offset: bool, facts: Mapping[str, Mapping[str, Any]]) -> str:
+def store(
+    family: Family, columns: list[str], further: int, has_offset: bool, facts: Mapping[str, Mapping[str, Any]]
+) -> str:
     """Return a regression's family, columns and what is known of them, as JSON."""
     about = {
         "kind": KIND,
         "family": family_to_plain(family),
-        "names": names,
+        "names": columns,
+        "further": further,
         "has_offset": has_offset,
         "variables": {name: dict(fact) for name, fact in facts.items()},
     }
@@ -85,7 +108,8 @@ def restore(text: str) -> StoredRegression:
         name: Variable(**{**fact, "levels": tuple(fact["levels"])}) for name, fact in about["variables"].items()
     }
     family = family_from_plain(about["family"])
-    return StoredRegression(family, list(about["names"]), bool(about["has_offset"]), variables)
+    columns, further = list(about["names"]), int(about.get("further", 0))
+    return StoredRegression(family, columns, further, bool(about["has_offset"]), variables)
 
 
 def family_to_plain(family: Family) -> dict[str, Any]:
@@ -114,6 +138,10 @@ def family_from_plain(about: Mapping[str, Any]) -> Family:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
+    if is_count(value, 0):
+        return int(value)
     if is_number(value) or getattr(value, "ndim", None) == 0:
         return float(value)
+    if isinstance(value, tuple) and all(isinstance(entry, str) for entry in value):  # names of classes
+        return list(value)
     return None

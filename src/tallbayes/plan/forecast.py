@@ -123,7 +123,7 @@ def _thinning(
     plain = passes + events * (costs.EVENT + used * costs.random_row(n, d) + reading / most_slots(d))
     sketched = passes + any_event * costs.sketched_step(n, d)
     sketched += events * (costs.EVENT + used * costs.sketched_row(d))
-    can_sketch = local and RANDOM_ACCESS in model.source.offers
+    can_sketch = model.predictors.linear and RANDOM_ACCESS in model.source.offers
     sketch = can_sketch and draws * (plain - sketched) > costs.sketch(n, d)
     step = costs.step(d, order) + (sketched if sketch else plain)
     return Forecast(

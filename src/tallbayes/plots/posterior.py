@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.plots.canvas import CHAINS, EXACT, GAUSSIAN, GREY, chosen, figure, in_order, panels, tidy
-from tallbayes.results.draws import coefficient_draws, named_draws
+from tallbayes.results.draws import coefficient_draws, named_draws, theta_draws
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,8 +45,9 @@ def plot_forest(
     every, draws = named_draws(tree, "plot_forest")
     shown = chosen("plot_forest", every, names, in_order(len(every)), count)
     ends = np.array([np.quantile(draws[:, :, j], [0.05, 0.25, 0.5, 0.75, 0.95]) for j in shown])
-    if exponentiate:
-        ends = np.exp(ends)
+    if exponentiate:  # coefficients, not e.g. a scale
+        plain = np.array(shown) < len(coefficient_draws(tree)[0])
+        ends[plain] = np.exp(ends[plain])
     made = figure(6.4, 1.1 + 0.28 * len(shown))
     axes = made.subplots()
     y = -np.arange(len(shown))
@@ -81,15 +82,16 @@ def plot_densities(tree: "DataTree", names: Sequence[str] | None = None, *, coun
     matplotlib.figure.Figure
         A panel for each coefficient.
     """
-    every, chains = coefficient_draws(tree, "plot_densities")
-    draws = chains.reshape(-1, len(every))
-    skewness = _skewness(draws)
-    shown = chosen("plot_densities", every, names, np.argsort(-np.abs(skewness), kind="stable"), count)
+    draws = theta_draws(tree, "plot_densities")
+    draws = draws.reshape(-1, draws.shape[2])
     try:
+        every = [str(name) for name in np.asarray(tree["laplace"]["coefficient"])]
         mode = np.asarray(tree["laplace"]["mode"])
         sd = np.sqrt(np.diag(np.asarray(tree["laplace"]["covariance"])))
     except (KeyError, IndexError, TypeError):
         raise InputError("plot_densities: the tree has no laplace group; give a result of tb.sample.") from None
+    skewness = _skewness(draws)
+    shown = chosen("plot_densities", every, names, np.argsort(-np.abs(skewness), kind="stable"), count)
     made, grid = panels(len(shown), height=3.2)
     for axes, j in zip(grid, shown, strict=True):
         _density(axes, draws[:, j], float(mode[j]), float(sd[j]))

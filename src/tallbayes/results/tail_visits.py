@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.kernels.base import Prepared
+from tallbayes.results.draws import shown_names
 from tallbayes.setup.tables import quantile
 
 BEYOND = 0.025
@@ -28,11 +29,11 @@ def tail_visits(prepared: Prepared, beta: NDArray[np.float64]) -> dict[str, tupl
     tables, metric = prepared.tables, prepared.metric
     if tables is None or beta.shape[1] == 0:
         return {}
-    found = {}
+    found, names = {}, shown_names(prepared.model.outputs)
     for t, axis in enumerate(tables.axes):
         z = (beta - metric.centre) @ metric.root[:, axis]
         ends = [quantile(tables, t, p) for p in (BEYOND, 1.0 - BEYOND)]
         # A positive entry of L: the coordinate rises with its coefficient.
-        name = prepared.model.names[int(metric.order[axis])]
+        name = names[int(metric.order[axis])]
         found[name] = float(np.mean(z < ends[0])), float(np.mean(z > ends[1]))
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.plan.choose import Chosen
+from tallbayes.results.draws import variable
 from tallbayes.results.stays import longest_stays
 from tallbayes.results.tail_visits import tail_visits
 from tallbayes.run.chain import Chain, Draw
@@ -47,8 +48,11 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
     coordinates = {"chain": np.arange(len(runs)), "draw": np.arange(kept)}
     names = np.array(model.names)
     posterior = xr.Dataset(
-        {"beta": ((*chain_draw, "coefficient"), draws.beta[:, :kept])},
-        coords={**coordinates, "coefficient": names},
+        {output.name: variable(output, draws.beta[:, :kept]) for output in model.outputs},
+        coords={
+            **coordinates,
+            **{o.dimension: np.array(o.labels) for o in model.outputs if o.labels is not None},
+        },
     )
     recorded = ("accepted", "rows_touched", "full_pass")
     statistics = xr.Dataset(
@@ -82,6 +86,7 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
         "family": repr(model.family),
         "prior": repr(model.prior),
         "coefficient_priors": model.coefficient_priors.describe(model.names, most=len(model.names)),
+        "parameters": json.dumps([output._asdict() for output in model.outputs]),
         "plan": json.dumps({key: _plain(value) for key, value in plan.items()}),
         "versions": json.dumps(_versions()),
     }

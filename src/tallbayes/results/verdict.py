@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.results.diagnostics import judged
-from tallbayes.results.draws import coefficient_draws
+from tallbayes.results.draws import theta_draws
 from tallbayes.results.mixing import for_each, mean_error
 
 if TYPE_CHECKING:
@@ -45,11 +45,12 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
 
     try:
         laplace = tree["laplace"]
+        names = [str(name) for name in np.asarray(laplace["coefficient"])]
         centre = np.asarray(laplace["mode"])
         sd = np.sqrt(np.diag(np.asarray(laplace["covariance"])))
     except (KeyError, IndexError, TypeError):
         raise InputError("laplace_check: the tree has no laplace group; give a result of tb.sample.") from None
-    names, draws = coefficient_draws(tree, "laplace_check")
+    draws = theta_draws(tree, "laplace_check")
     moments = np.array(for_each(lambda j: _moments(np.ascontiguousarray(draws[:, :, j])), len(names), draws.size)).T
     mean, spread, error = moments[:3]
     low, high = ((ends - centre) / sd - ndtri(p) for ends, p in zip(moments[3:], TAILS, strict=True))

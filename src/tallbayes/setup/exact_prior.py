@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.priors import LAPLACE, STUDENT, UNIFORM, CoefficientPriors
+from tallbayes.priors import HALF_STUDENT, LAPLACE, POWER, STUDENT, UNIFORM, CoefficientPriors
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -49,11 +49,14 @@ def exact_at(prior: ExactPrior, z: Matrix) -> Vector:
     facts, rows, constant, _ = prior
     theta = facts[:, CENTRE] + z @ rows.T
     kind, location, scale, shape = facts[:, KIND], facts[:, LOCATION], facts[:, SCALE], facts[:, SHAPE]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         t = (theta - location) / scale
         student = 0.5 * (shape + 1.0) * np.log1p(t * t / shape)
+        power = location * np.exp(np.minimum(scale * theta, 700.0)) - shape * theta
+        half = 0.5 * (shape + 1.0) * np.logaddexp(0.0, 2.0 * (theta - location) - np.log(shape)) - theta
     uniform = np.where((location <= theta) & (theta <= scale), 0.0, np.inf)
-    values = np.where(kind == STUDENT, student, np.where(kind == LAPLACE, np.abs(t), uniform))
+    kinds = [kind == STUDENT, kind == LAPLACE, kind == POWER, kind == HALF_STUDENT]
+    values = np.select([np.broadcast_to(one, t.shape) for one in kinds], [student, np.abs(t), power, half], uniform)
     return np.asarray(np.sum(values, axis=1) - constant)
 
 
@@ -65,6 +68,11 @@ def prior_potential(kind: float, location: float, scale: float, shape: float, th
         return 0.5 * (shape + 1.0) * math.log1p(t * t / shape)
     if kind == LAPLACE:
         return abs(theta - location) / scale
+    if kind == POWER:
+        return location * math.exp(min(scale * theta, 700.0)) - shape * theta
+    if kind == HALF_STUDENT:
+        t = 2.0 * (theta - location) - math.log(shape)
+        return 0.5 * (shape + 1.0) * (max(t, 0.0) + math.log1p(math.exp(-abs(t)))) - theta
     return 0.0 if location <= theta <= scale else np.inf
 
 

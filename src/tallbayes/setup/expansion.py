@@ -1,18 +1,18 @@
 """The Taylor expansion of the negative log posterior around the centre, in whitened coordinates."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.models import passes
 from tallbayes.models.base import Model
+from tallbayes.models.products import packed_indices
 from tallbayes.setup.exact_prior import ExactPrior, exact_prior
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import Polynomial, polynomial
 
 Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class Expansion(NamedTuple):
@@ -64,15 +64,11 @@ def third_order_term(model: Model, metric: Metric, *, threads: int | None = None
     total = model.source.reduce(
         passes.third_derivatives, model.rows, model.predictors, metric.centre, metric.inverse_root, threads=threads
     )
-    return cubic_from(total, model.d)
+    return cubic_from(model, metric, total)
 
 
-def cubic_from(thirds: Vector, d: int) -> Vector:
-    """Return the packed coefficients of the cubic term from the third derivatives."""
-    a, b, c = (np.concatenate(index) for index in zip(*_packed_indices(d), strict=True))
+def cubic_from(model: Model, metric: Metric, thirds: Any) -> Vector:
+    """Return the packed coefficients of the cubic term from what the third derivatives are made of."""
+    a, b, c = packed_indices(model.d)
     multiplicity = np.where((a == b) & (b == c), 1.0, np.where((a == b) | (b == c), 3.0, 6.0))
-    return np.asarray(thirds * multiplicity / 6.0)
-
-
-def _packed_indices(d: int) -> list[tuple[Indices, Indices, Indices]]:
-    return [(np.full(b + 1, a), np.full(b + 1, b), np.arange(b + 1)) for a in range(d) for b in range(a + 1)]
+    return np.asarray(model.predictors.packed_third(thirds, metric.inverse_root) * multiplicity / 6.0)

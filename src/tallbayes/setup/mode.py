@@ -172,7 +172,7 @@ class _Search:
         """Take damped Newton steps until the next one is shorter than the tolerance, or made of rounding."""
         exploring = self.exploring
         point = self.evaluate(theta)
-        if not exploring and self.model.predictors.linear and np.all(np.isfinite(point.hessian)):
+        if not exploring and self.model.predictors.designed and np.all(np.isfinite(point.hessian)):
             refuse_dependent_columns(self.model, point.hessian)
         before, length_before = np.zeros_like(theta), np.inf
         for iteration in range(limit):

@@ -147,13 +147,13 @@ class Setup:
         model = self.model
         supply = model.source.supply(None, threads=self.threads)
         requests = supply.reserve(self.streams)
-        thirds = order == 3 and model.predictors.linear and "cubic" not in self.__dict__
+        thirds = order == 3 and model.predictors.designed and "cubic" not in self.__dict__
         with self.counting():
             found = kind.of_rows(
                 model, self.metric, order, threads=self.threads, same_pass=SamePass(requests, thirds), **given
             )
         if found.thirds is not None:
-            self.__dict__["cubic"] = cubic_from(found.thirds, model.d)
+            self.__dict__["cubic"] = cubic_from(model, self.metric, found.thirds)
         supply.drawing = found.drawing
         if found.slots is not None:
             supply.fill(requests, found.slots)

@@ -76,7 +76,7 @@ def find_tails(model: Model, mode: Mode, few: Model, *, threads: int | None = No
     empty, nobody = np.empty(0, dtype=np.int64), DistinctRows(np.empty((0, model.d + 2)), np.empty(0), MOST_CORE)
     last = _felt_priors(model, mode)
     if not model.predictors.linear:
-        return Tails(empty, empty, nobody)
+        return Tails(empty, last if model.predictors.designed else empty, nobody)
     scale = np.sqrt(np.diag(mode.hessian))
     candidates = np.flatnonzero(model.profile.largest * _steepening(few, mode) > SCREENED * scale)
     first, found = empty, nobody
@@ -125,7 +125,7 @@ def _felt_priors(model: Model, mode: Mode) -> NDArray[np.int64]:
     """Return the coefficients whose prior is no normal, and is felt beside the likelihood."""
     prior = model.coefficient_priors
     _, _, curvature = prior.stand_in(mode.theta)
-    other = prior.other
+    other = np.setdiff1d(prior.other, np.flatnonzero(prior.smooth))
     variances = np.diag(np.linalg.inv(mode.hessian))
     return np.asarray(other[curvature[other] * variances[other] > FELT])
 

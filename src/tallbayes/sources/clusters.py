@@ -145,7 +145,7 @@ class DaskSource(Source):
 
     def _keep_if_it_fits(self) -> None:
         """Ask workers to keep partitions, if their memory allows it: otherwise every pass reads them again."""
-        client = getattr(self._dask.base.get_scheduler(), "__self__", None)
+        client: Any = getattr(self._dask.base.get_scheduler(), "__self__", None)
         if not hasattr(client, "scheduler_info"):  # no cluster: threads of this process, or what the user chose
             return
         workers = client.scheduler_info(n_workers=-1)["workers"].values()

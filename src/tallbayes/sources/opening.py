@@ -31,6 +31,7 @@ def open_source(
     design: Sequence[str] | None = None,
     offset: str | None = None,
     weights: str | None = None,
+    scale_design: Sequence[str] | None = None,
     scratch: str | os.PathLike[str] | None = None,
 ) -> Source:
     """Return data as a source of rows, by the names of columns, for ``tb.Regression(source, None, family)``.
@@ -49,6 +50,8 @@ def open_source(
         Column of the known part of each row's predictor.
     weights : str or None
         Column of frequency weights.
+    scale_design : sequence of str or None
+        Columns of a second design, that of a scale, which stands at the end of the first one; both may have a column.
     scratch : path or None
         A directory for a copy of what can be read only once.
 
@@ -58,6 +61,11 @@ def open_source(
         The rows.
     """
     _refuse_other_names({"response": response, "offset": offset, "weights": weights}, design)
+    if scale_design is not None:
+        if design is None:
+            raise InputError("design: None was given with a scale_design; expected a list of the names of columns.")
+        _refuse_other_names({}, scale_design, "scale_design")
+        design = [*design, *scale_design]
     if is_dask(data):
         return _of_dask_frame(data, response, design, offset, weights)
     named = [name for name in (response, weights, offset) if name is not None]
@@ -83,7 +91,7 @@ def _of_dask_frame(
     return of_frame(frame, ColumnsToBlock(tuple(design), response, weights, offset))
 
 
-def _refuse_other_names(given: dict[str, Any], design: Sequence[str] | None) -> None:
+def _refuse_other_names(given: dict[str, Any], design: Sequence[str] | None, owner: str = "design") -> None:
     """Raise unless columns are given by their names, each once."""
     for what, name in given.items():
         if name is not None and not isinstance(name, str):
@@ -94,10 +102,10 @@ def _refuse_other_names(given: dict[str, Any], design: Sequence[str] | None) -> 
         return
     wrong = isinstance(design, str) or not all(isinstance(name, str) for name in design) or len(design) == 0
     if wrong:
-        raise InputError(f"design: {design!r} was given; expected a list of the names of columns, at least one.")
+        raise InputError(f"{owner}: {design!r} was given; expected a list of the names of columns, at least one.")
     repeated = sorted({name for name in design if list(design).count(name) > 1})
     if repeated:
-        raise InputError(f"design: {repeated[0]!r} is named more than once; expected different columns.")
+        raise InputError(f"{owner}: {repeated[0]!r} is named more than once; expected different columns.")
 
 
 def _refuse_other_types(table: Table, columns: Sequence[str]) -> None:

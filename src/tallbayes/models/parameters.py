@@ -1,0 +1,120 @@
+"""Priors of all parameters of a regression: of coefficients, of a scale or its coefficients, of others."""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tallbayes.errors import InputError
+from tallbayes.models.starts import refuse_certain_scale
+from tallbayes.priors import CoefficientPriors, HalfStudentT, Normal, Prior, ScalePrior, joined
+from tallbayes.sources.arrays import ArraySource, design_matrix
+from tallbayes.sources.base import Source
+
+if TYPE_CHECKING:
+    from tallbayes.models.regression import Regression
+
+Vector = NDArray[np.float64]
+
+SLOPE, LEVEL = 1.0, 2.5
+"""Default prior standard deviations of the log scale: of the effect of a column's spread, and of its level."""
+FAR_CUT = 10.0
+"""Default prior standard deviation of cut points and of the log odds of zeros, on the predictor's scale."""
+
+
+class SomeColumns(NamedTuple):
+    """Where some columns lie, and how far they spread."""
+
+    mean: Vector
+    spread: Vector
+
+    @classmethod
+    def of(cls, profile: Any, first: int, last: int) -> "SomeColumns":
+        """Return those of a profile."""
+        return cls(profile.mean[first:last], profile.spread[first:last])
+
+
+def last_columns(source: Source, names: Any) -> list[str]:
+    """Return the names of a source's last columns, or raise if these are others, or all of them."""
+    given = [str(name) for name in names] if isinstance(names, list | tuple) else []
+    if not 0 < len(given) < len(source.names) or list(source.names)[-len(given) :] != given:
+        raise InputError(
+            f"scale_design: {names!r} was given beside a source of rows; expected a list of the names of its last "
+            f"columns, which are for the scale; it has {list(source.names)[:20]}."
+        )
+    return given
+
+
+def add_columns(source: Source, design: ArrayLike) -> list[str]:
+    """Put a second design beside the first one; return the names of its columns."""
+    if not isinstance(source, ArraySource):
+        raise InputError(
+            "scale_design: an array was given beside a design that is read block by block. Give both as columns of one "
+            "table: tb.Regression(table, 'y', family, design=[...], scale_design=[...])."
+        )
+    own = [str(name) for name in design.columns] if hasattr(design, "columns") else None
+    matrix = design_matrix(design)
+    if matrix.shape[0] != source.n:
+        raise InputError(f"scale_design: {matrix.shape[0]} rows were given; X has {source.n}.")
+    names = own or [f"z{j}" for j in range(matrix.shape[1])]
+    wider = np.result_type(source.X.dtype, matrix.dtype)
+    both = np.hstack([source.X, matrix]).astype(wider if wider in (np.float32, np.float64) else np.float64)
+    source.__init__(both, source.responses, source.weight, source.offset, [*source.names, *names])  # type: ignore[misc]
+    return names
+
+
+def all_priors(model: "Regression", coefficients: CoefficientPriors, columns: int) -> CoefficientPriors:
+    """Return the priors of all parameters, in their order, from those of the columns' coefficients."""
+    parts = [coefficients] * (model.structure.outputs[0].count // columns)
+    for output in model.structure.outputs[1:]:
+        if output.name == "scale":
+            parts.append(_of_scale(model))
+        elif output.name == "scale_beta":
+            parts.append(_of_scale_columns(model, columns))
+        else:
+            parts.append(_of_others(model, output.count, columns, output.first))
+    return joined(*parts)
+
+
+def _of_scale(model: "Regression") -> CoefficientPriors:
+    refuse_certain_scale(model, model.unit)
+    family: Any = model.family
+    chosen = HalfStudentT(3.0, 2.5 * model.unit) if family.scale is None else family.scale
+    if not isinstance(chosen, ScalePrior):
+        raise InputError(
+            f"{type(family).__name__}: scale={chosen!r} was given; expected a prior of a positive number, e.g. "
+            "tb.priors.HalfNormal(10), a number if the scale is known, or None for the default prior."
+        )
+    return chosen.of_scale()
+
+
+def _of_scale_columns(model: "Regression", columns: int) -> CoefficientPriors:
+    refuse_certain_scale(model, model.unit)
+    some = SomeColumns.of(model.profile, columns, model.profile.mean.size)
+    chosen: Any = model.family.scale  # type: ignore[attr-defined]
+    if chosen is None:
+        constant = some.spread <= 1e-12 * np.abs(some.mean)
+        level = np.where(constant, some.mean, 1.0)
+        mean = np.where(constant, math.log(model.unit) / level, 0.0)
+        chosen = Normal(mean, np.where(constant, LEVEL / np.abs(level), SLOPE / np.where(constant, 1.0, some.spread)))
+    if not isinstance(chosen, Prior):
+        raise InputError(
+            f"{type(model.family).__name__}: scale={chosen!r} was given beside a scale_design; expected a prior of the "
+            "coefficients of the log scale, e.g. tb.priors.Normal(0, 1), or None for the default prior."
+        )
+    return chosen.resolve(some, 1.0)
+
+
+def _of_others(model: "Regression", count: int, columns: int, first: int) -> CoefficientPriors:
+    chosen = model.family.further_priors()
+    profile, own = model.profile, SomeColumns(np.ones(count), np.zeros(count))
+    if profile.mean.size > columns:  # columns of their own
+        own = SomeColumns.of(profile, columns, profile.mean.size)
+    if chosen is None:
+        constant = own.spread <= 1e-12 * np.abs(own.mean)
+        scale = np.where(constant, FAR_CUT / np.where(own.mean == 0.0, 1.0, np.abs(own.mean)), 2.5)
+        chosen = Normal(0.0, np.where(constant, scale, scale / np.where(constant, 1.0, own.spread)))
+    if not isinstance(chosen, Prior):
+        raise InputError(f"{model.family!r}: expected a prior such as tb.priors.Normal(0, 10), or None for the default.")
+    return chosen.resolve(own, 1.0)

@@ -1,0 +1,101 @@
+"""Where the search for a mode starts: least squares, and a scale that a few outliers do not move."""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.errors import InputError, NoModeError
+from tallbayes.families.responses import robust_spread
+from tallbayes.models.products import weighted_gram
+from tallbayes.priors import NORMAL, POWER
+from tallbayes.sources.base import Block
+
+if TYPE_CHECKING:
+    from tallbayes.models.regression import Regression
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+CERTAIN = 1e-13
+"""Residuals that are so small beside the responses are made of rounding."""
+REFINEMENTS = 2
+"""How often a ridge's effect on least squares is taken back."""
+
+
+def least_squares(X: Matrix, target: Vector) -> Vector:
+    """Return least squares by normal equations on scaled columns: a start may be rough.
+
+    A ridge is for columns that depend on others.
+    """
+    scale = np.sqrt(np.einsum("ij,ij->j", X, X) / X.shape[0])
+    scale[scale == 0.0] = 1.0
+    gram = weighted_gram(X, np.ones(X.shape[0])) / np.outer(scale, scale)
+    ridge = 1e-8 * X.shape[0] * np.eye(scale.size)
+    return np.asarray(np.linalg.solve(gram + ridge, X.T @ target / scale) / scale)
+
+
+def starting_scale(block: Block, target: Vector, beta: Vector) -> float:
+    """Return the log of the residuals' spread, as outliers that were drawn in leave it."""
+    residual = target - block.X @ beta
+    for _ in range(REFINEMENTS):
+        residual = residual - block.X @ least_squares(block.X, residual)
+    spread = robust_spread(residual, np.ones(1)) or float(np.sqrt(np.mean(residual**2)))
+    largest = float(np.max(np.abs(target), initial=0.0)) + float(np.max(np.abs(block.X) @ np.abs(beta), initial=0.0))
+    if not spread > CERTAIN * largest:
+        raise NoModeError(
+            f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside responses "
+            f"up to {largest:.3g}), so the posterior of the scale falls towards 0 without end. Look for a column that is "
+            "the response itself; use fewer columns than rows; or give the scale, e.g. scale=1.0."
+        )
+    return math.log(spread)
+
+
+def refuse_certain_scale(model: "Regression", spread: float) -> None:
+    """Raise where the posterior of an unknown scale does not exist, or has no mode: nothing is left to estimate it."""
+    scale = getattr(model.family, "scale", None)
+    prior = scale.of_scale() if hasattr(scale, "of_scale") else None
+    # Densities that vanish at 0 faster than any power keep a mode; those that are positive there do not.
+    vanishes = prior is not None and bool(prior.kind[0] == NORMAL or (prior.kind[0] == POWER and prior.scale[0] < 0.0))
+    if not spread > 0.0:
+        raise InputError(
+            "y: every response with a weight is the same, so nothing is known of the scale of the noise. Give it, e.g. "
+            f"{type(model.family).__name__}(scale=1.0)."
+        )
+    columns = len(model.source.names)
+    if model.n <= columns and not vanishes:
+        raise InputError(
+            f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every response "
+            "exactly, and the density of the scale rises towards 0 without end. Use fewer columns, give the scale (e.g. "
+            "scale=1.0), or a prior that keeps it away from 0, e.g. scale=tb.priors.LogNormal(0, 1)."
+        )
+
+
+def starting_parameters(model: "Regression", block: Block, target: Vector) -> Vector:
+    """Return where the search starts: least squares, a scale from its residuals, or the family's own guess."""
+    structure, X = model.structure, block.X
+    columns = structure.lines[0].count
+    own = model.family.starting_parameters(block.responses[:, 0], columns)
+    if own is not None:
+        return np.concatenate([own, np.zeros(model.d - own.size)])
+    beta = least_squares(X[:, :columns], target)
+    last = structure.outputs[-1].name
+    if last == "beta":
+        return beta
+    level = model.family.starting_second(block.responses[:, 0])
+    if level is None:
+        level = starting_scale(block._replace(X=X[:, :columns]), target, beta)
+    if structure.lines[-1].count == 0:
+        return np.append(beta, level)
+    return np.append(beta, least_squares(X[:, columns:], np.full(block.count, level)))
+
+
+def ridge_of_parameters(model: "Regression", ridge: Vector) -> Vector:
+    """Return the precisions that hold a subsample's parameters, from those of the columns' coefficients."""
+    out = np.zeros(model.d)
+    for line in model.structure.lines:
+        share = 1.0 / model.unit**2 if line.offset_sign and len(model.structure.lines) > 1 else 1.0
+        part = share * ridge[line.column : line.column + line.count]
+        out[line.parameter : line.parameter + line.count] = part
+    return out
