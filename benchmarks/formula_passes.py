@@ -1,4 +1,4 @@
-"""A formula on a Parquet file that is not held in memory: what a pass costs beside reading it, and the memory in all."""
+"""A formula on a Parquet file that is not held in memory: what a pass costs beside reading it, and memory."""
 
 import argparse
 import resource

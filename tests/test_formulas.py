@@ -249,6 +249,16 @@ def test_a_sample_of_very_many_rows_has_knots_at_the_ends_of_all(frame, monkeypa
     assert "from every 8th row" in repr(model)
 
 
+def test_a_sample_is_not_lost_where_values_are_missing_periodically(frame, monkeypatch):
+    monkeypatch.setattr(surveys, "MOST_KEPT", 50)
+    monkeypatch.setattr(surveys, "MOST_DESCRIBED", 50)
+    holes = frame.copy()
+    holes.loc[::8, ["x", "z"]] = np.nan
+    model = tb.glm("y ~ bs(x, df=5) + z", holes, BERNOULLI, missing="drop")
+    assert model.n == 350
+    assert model.variables["z"].quantiles[0.5] == pytest.approx(frame["z"].median(), abs=0.2)
+
+
 # -- responses, offsets, weights --
 
 

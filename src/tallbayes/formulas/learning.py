@@ -17,9 +17,6 @@ from tallbayes.formulas.response import is_labelled, response_of
 from tallbayes.formulas.survey import Survey, refuse_missing, survey
 from tallbayes.models.variables import LEVELS, Variable
 
-MOST_DESCRIBED = 2**16
-"""Rows from which the quantiles of a variable are taken, which only describe it."""
-
 
 @dataclass(frozen=True)
 class Learned:
@@ -81,7 +78,8 @@ def learn(
     categorical = {text: e for text, e in every.items() if _is_categorical(e, kinds)}
     if is_labelled(response, kinds):
         categorical[response.text] = response
-    found = survey(table, columns, categorical)
+    learning = [name for part in (*every.values(), response) if part.learned for name in part.columns]
+    found = survey(table, columns, categorical, learning)
     refuse_missing(found, missing)
     design = _design(formula, found)
     if isinstance(family, Ordinal):  # its cut points are in the place of an intercept
@@ -180,8 +178,7 @@ def _variable(name: str, found: Survey, parts: Sequence[Expression]) -> Variable
     numbers = found.numbers[name]
     kept = np.concatenate(numbers.kept)
     two = tuple(np.unique(kept).tolist()) if np.unique(kept[:1000]).size <= 2 else ()
-    some = kept[:: max(1, kept.size // MOST_DESCRIBED)]
-    quantiles = dict(zip(LEVELS, np.quantile(some, LEVELS).tolist(), strict=True))
+    quantiles = dict(zip(LEVELS, np.quantile(kept, LEVELS).tolist(), strict=True))
     return Variable("numeric", two if len(two) == 2 else (), numbers.mean, numbers.sd, quantiles)
 
 
