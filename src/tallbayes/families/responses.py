@@ -11,7 +11,7 @@ from tallbayes.errors import InputError
 from tallbayes.families.algebraic import Term, extremes_of
 from tallbayes.families.base import CurveFamily, Family, Vector
 from tallbayes.families.location_scale import LocationScaleRows
-from tallbayes.families.structure import Structure, location_and_scale, one_predictor
+from tallbayes.families.structure import Structure, location_and_second, one_predictor
 
 
 class RealResponse(CurveFamily):
@@ -49,7 +49,7 @@ class RealResponse(CurveFamily):
                 f"scale_design: it was given with {self!r}, whose scale is known; expected scale=None, or a prior of "
                 "the coefficients of the log scale."
             )
-        return one_predictor(names) if self.known else location_and_scale(names, further)
+        return one_predictor(names) if self.known else location_and_second(names, further, "scale", log=True)
 
     def check_scale(self) -> None:
         """Raise unless the scale is a positive number, a prior or None."""
