@@ -275,8 +275,8 @@ class Categorical(Family):
         names = self.classes if isinstance(self.classes, Sequence) and not isinstance(self.classes, str) else ()
         if len(names) < 2 or len({str(name) for name in names}) < len(names):
             raise InputError(
-                f"Categorical: classes={self.classes!r} was given; expected a number of 2 or more, or as many different "
-                "names, or None to count the classes in the responses."
+                f"Categorical: classes={self.classes!r} was given; expected a number of 2 or more, or as many "
+                "different names, or None to count the classes in the responses."
             )
         object.__setattr__(self, "classes", tuple(str(name) for name in names))
 
@@ -285,7 +285,9 @@ class Categorical(Family):
         if self.classes is not None:
             return self
         if y is None or not y.size or not np.all(np.isfinite(y)):
-            raise InputError("Categorical: classes=None counts them in arrays; say how many there are, e.g. Categorical(4).")
+            raise InputError(
+                "Categorical: classes=None counts them in arrays; say how many there are, e.g. Categorical(4)."
+            )
         return Categorical(max(int(np.max(y)) + 1, 2))
 
     @property

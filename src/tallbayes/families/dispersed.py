@@ -5,8 +5,8 @@ With f = e^tau, t = eta - tau, L = log(1 + e^t), s = 1 / (1 + e^-t) and r_j = j 
 .. math:: U = (y + f) L - y \eta - \sum_{j < y} \log(1 + j / f), \qquad
           \partial_\eta U = (y + f) s - y, \quad \partial_\tau U = A_1 + f L - (y + f) s,
 
-where A_k is the sum of r_j^k over j < y: the log-gamma functions of a count are finite sums. Derivatives are polynomials
-in y, f, L, s and A_1 to A_4, which are monotone in both predictors (`families/atoms.py`).
+where A_k is the sum of r_j^k over j < y: the log-gamma functions of a count are finite sums. Derivatives are
+polynomials in y, f, L, s and A_1 to A_4, which are monotone in both predictors (`families/atoms.py`).
 """
 
 import math

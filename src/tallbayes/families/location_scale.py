@@ -1,7 +1,7 @@
 r"""Rows with two predictors, a location eta and a log-scale tau: U = g(u) + tau with u = (y - eta) e^-tau.
 
-Every mixed derivative, a times by eta and b times by tau, is e^(-a tau) h_ab(u) (`families/algebraic.py`), a function of
-one variable u but for a factor: its range over a box is found from end points and critical points.
+Every mixed derivative, a times by eta and b times by tau, is e^(-a tau) h_ab(u) (`families/algebraic.py`), a function
+of one variable u but for a factor: its range over a box is found from end points and critical points.
 """
 
 import math
@@ -138,9 +138,7 @@ def joint_remainder(curve: Any, u: float, step: float, turn: float, k: int) -> f
 
 
 @compiled_within
-def range_of_mixed(
-    curve: Any, m: int, b: int, low: float, high: float, extremes: Matrix
-) -> tuple[float, float]:
+def range_of_mixed(curve: Any, m: int, b: int, low: float, high: float, extremes: Matrix) -> tuple[float, float]:
     """Return the least and the largest h_ab, a = m - b, on an interval of u."""
     one, other = mixed(curve, low, m - b, b), mixed(curve, high, m - b, b)
     least, largest = min(one, other), max(one, other)

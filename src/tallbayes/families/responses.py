@@ -57,8 +57,8 @@ class RealResponse(CurveFamily):
             positive(type(self).__name__, "scale", self.scale)
         elif self.scale is not None and not hasattr(self.scale, "resolve") and not hasattr(self.scale, "of_scale"):
             raise InputError(
-                f"{type(self).__name__}: scale={self.scale!r} must be a positive, finite number if it is known, a prior, "
-                "e.g. tb.priors.HalfNormal(10), or None for the default prior."
+                f"{type(self).__name__}: scale={self.scale!r} must be a positive, finite number if it is known, a "
+                "prior, e.g. tb.priors.HalfNormal(10), or None for the default prior."
             )
 
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:

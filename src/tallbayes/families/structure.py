@@ -14,7 +14,7 @@ class Line(NamedTuple):
 
     column: int
     """The first column of the design that it uses."""
-    count: int
+    count: int  # type: ignore[assignment]
     """How many columns it uses."""
     parameter: int
     """The first of their coefficients."""
@@ -34,7 +34,7 @@ class Output(NamedTuple):
 
     name: str
     first: int
-    count: int
+    count: int  # type: ignore[assignment]
     labels: tuple[str, ...] | None = None
     """A name for each; None for a single number."""
     log: bool = False

@@ -10,8 +10,8 @@ from tallbayes.checks import counted
 from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
-from tallbayes.families.structure import Output, one_predictor
 from tallbayes.families.responses import robust_spread, without_outliers
+from tallbayes.families.structure import Output, one_predictor
 from tallbayes.models.base import Model
 from tallbayes.models.parameters import SomeColumns, add_columns, all_priors
 from tallbayes.models.predictors import Linear, Predictors, Several
@@ -84,7 +84,13 @@ class Regression(Model):
             raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
         further: list[str] = []
         if isinstance(X, Source):
-            given = {"y": y, "offset": offset, "weights": weights, "names": names, "scale_design": scale_design}
+            given: dict[str, object] = {
+                "y": y,
+                "offset": offset,
+                "weights": weights,
+                "names": names,
+                "scale_design": scale_design,
+            }
             _refuse_beside_a_source(given)
             source: Source = X
             if source.n < 1 or not hasattr(source, "names"):
@@ -228,7 +234,9 @@ def _profile(block: Block, family: Family, names: list[str], n: int, takes_offse
             f"one for each response, and {len(names)} columns, one for each name of the source."
         )
     if not takes_offset and np.any(block.offset):
-        raise InputError(f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out.")
+        raise InputError(
+            f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out."
+        )
     profile = profile_block(block, names, n)
     y = block.responses[:, 0]
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST_COLUMN))

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tallbayes.errors import InputError
 from tallbayes.results.diagnostics import judged
 from tallbayes.results.draws import shown_draws
