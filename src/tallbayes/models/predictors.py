@@ -344,7 +344,7 @@ class Several(Predictors):
                 frames.append(_Frame(j, upper))
             which.append(alike[0] if alike else len(frames) - 1)
             upper = frames[which[-1]].matrix
-            maps.append(np.linalg.solve(upper.T, matrix.T).T)
+            maps.append(np.asarray(np.linalg.solve(upper.T, matrix.T).T, dtype=np.float64))
         return frames, which, maps
 
     @staticmethod
