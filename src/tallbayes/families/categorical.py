@@ -324,3 +324,23 @@ class Categorical(Family):
     def starting_parameters(self, y: Vector, columns: int) -> Vector:
         """Return zeros: the search starts where all classes are alike."""
         return np.zeros((len(self.labels) - 1) * columns)
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability of each class, classes x the shape of a predictor."""
+        every = np.concatenate([np.zeros((1, *eta.shape[1:])), eta])
+        shares = np.exp(every - np.max(every, axis=0))
+        return np.asarray(shares / np.sum(shares, axis=0))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the number of a class for each of the predictors."""
+        return draw_class(rng, self.expected(eta))
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return zeros: the potential is minus the log of a probability."""
+        return np.zeros(y.shape)
+
+
+def draw_class(rng: np.random.Generator, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the number of a class for each set of probabilities, which are along the first dimension."""
+    below = np.cumsum(probabilities, axis=0)[:-1]
+    return np.sum(rng.random(below.shape[1:]) >= below, axis=0).astype(np.float64)

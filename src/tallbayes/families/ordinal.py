@@ -24,6 +24,7 @@ from tallbayes.compiled import ByAddress, compiled
 from tallbayes.errors import InputError
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.bernoulli import Bernoulli, Softplus
+from tallbayes.families.categorical import draw_class
 from tallbayes.families.curve import jet, potential
 from tallbayes.families.ranges import derivative_range
 from tallbayes.families.remainder import (
@@ -323,3 +324,20 @@ class Ordinal(Family):
         counts = np.bincount(y.astype(np.int64), minlength=self.count) + 0.5
         below = np.cumsum(counts)[:-1] / np.sum(counts)
         return np.concatenate([np.zeros(columns), np.log(below / (1.0 - below))])
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability of each level, levels x the shape of a predictor.
+
+        Here eta has a line for each cut point: c_j - x . beta.
+        """
+        below = 1.0 / (1.0 + np.exp(-np.clip(eta, -700.0, 700.0)))
+        ends = np.concatenate([np.zeros((1, *eta.shape[1:])), below, np.ones((1, *eta.shape[1:]))])
+        return np.asarray(np.diff(ends, axis=0))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the number of a level for each of the predictors, as in `expected`."""
+        return draw_class(rng, self.expected(eta))
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return zeros: the potential is minus the log of a probability."""
+        return np.zeros(y.shape)

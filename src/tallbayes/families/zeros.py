@@ -201,6 +201,30 @@ class _WithZeros(CountResponse):
         share = (0.5 * np.count_nonzero(y == 0.0) + 0.5) / (y.size + 1.0)
         return math.log(share / (1.0 - share))
 
+    def expected(self, eta: Any) -> Any:
+        """Return the mean of a count, zeros included."""
+        mean = np.exp(np.minimum(eta[0], 700.0))
+        if self._kind == HURDLE:
+            mean = mean / np.maximum(-np.expm1(-mean), 1e-300)
+        return mean / (1.0 + np.exp(np.clip(eta[1], -700.0, 700.0)))
+
+    def draw(self, rng: np.random.Generator, eta: Any) -> Any:
+        """Return a count for each of the predictors."""
+        mean, zero = np.exp(np.minimum(eta[0], 30.0)), 1.0 / (1.0 + np.exp(-np.clip(eta[1], -700.0, 700.0)))
+        if self._kind == HURDLE:
+            # Of a Poisson process until time l the first event is an exponential, given that it comes before l.
+            first = -np.log1p(rng.random(mean.shape) * np.expm1(-mean))
+            counts = 1.0 + rng.poisson(np.maximum(mean - first, 0.0))
+        else:
+            counts = rng.poisson(mean).astype(np.float64)
+        return np.where(rng.random(mean.shape) < zero, 0.0, counts)
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return minus log(y!)."""
+        from scipy.special import gammaln
+
+        return np.asarray(-gammaln(y + 1.0))
+
 
 @dataclass(frozen=True)
 class ZeroInflatedPoisson(_WithZeros):

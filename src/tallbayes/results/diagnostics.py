@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import SlowMixingWarning
-from tallbayes.results.draws import shown_draws
 from tallbayes.results.mixing import Mixing, mixing_of
 from tallbayes.results.stays import longest_stays, longest_usual_stay
 from tallbayes.results.tail_visits import BEYOND
+from tallbayes.results.variables import shown_draws
 
 if TYPE_CHECKING:
     from xarray import DataTree

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import MissingPackageError
-from tallbayes.results.draws import theta_draws
+from tallbayes.results.variables import theta_draws
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

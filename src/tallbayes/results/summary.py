@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from tallbayes.errors import InputError
 from tallbayes.results.diagnostics import judged
-from tallbayes.results.draws import shown_draws
 from tallbayes.results.mixing import TAILS
+from tallbayes.results.variables import shown_draws
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.plan.choose import Chosen
-from tallbayes.results.draws import variable
 from tallbayes.results.stays import longest_stays
 from tallbayes.results.tail_visits import tail_visits
+from tallbayes.results.variables import variable
 from tallbayes.run.chain import Chain, Draw
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tallbayes.errors import InputError
 from tallbayes.results.diagnostics import judged
-from tallbayes.results.draws import theta_draws
+from tallbayes.results.variables import theta_draws
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.families.structure import Output
-from tallbayes.models.base import Model
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -50,24 +49,6 @@ def theta_draws(tree: "DataTree") -> Draws:
         values = values[:, :, None] if output.labels is None else values
         parts.append(np.log(values) if output.log else values)
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
-
-
-def parameter_draws(tree: "DataTree", model: Model) -> Draws:
-    """Return the draws of a model's parameter vector theta.
-
-    Parameters
-    ----------
-    tree : xarray.DataTree
-        A result of `tallbayes.sample` with that model.
-    model : Model
-        The model.
-
-    Returns
-    -------
-    ndarray
-        Chains x draws x parameters.
-    """
-    return theta_draws(tree)
 
 
 def _outputs(tree: "DataTree") -> list[Output]:
