@@ -229,7 +229,9 @@ def joint_rows(case: JointCase) -> Any:
     return oracle.noise(noise_of(case.family)), lines, np.stack([offset, 0.0 * offset], axis=1), [other]
 
 
-def _joint_noise(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64, ends: bool = False) -> JointCase:
+def _joint_noise(
+    family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64, ends: bool = False
+) -> JointCase:
     """Rows with noise of unknown scale, with weights and offsets."""
     rng = np.random.default_rng(seed)
     X = (rng.standard_normal((n, d)) / np.sqrt(d) + 0.2).astype(dtype)
@@ -255,7 +257,9 @@ def _ordinal(seed: int, n: int, d: int, levels: int) -> JointCase:
     X, offset = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2, 0.2 * rng.standard_normal(n)
     score = X @ rng.standard_normal(d) + offset + rng.logistic(size=n)
     y = np.searchsorted(np.quantile(score, np.linspace(0, 1, levels + 1)[1:-1]), score).astype(float)
-    return JointCase(X, y, tb.families.Ordinal(levels), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset)
+    return JointCase(
+        X, y, tb.families.Ordinal(levels), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset
+    )
 
 
 JOINT = {

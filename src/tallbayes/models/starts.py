@@ -1,7 +1,7 @@
 """Where the search for a mode starts: least squares, and a scale that a few outliers do not move."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,16 +47,16 @@ def starting_scale(block: Block, target: Vector, beta: Vector) -> float:
     )
     if not spread > CERTAIN * largest:
         raise NoModeError(
-            f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside responses "
-            f"up to {largest:.3g}), so the posterior of the scale falls towards 0 without end. Look for a column that is "
-            "the response itself; use fewer columns than rows; or give the scale, e.g. scale=1.0."
+            f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside "
+            f"responses up to {largest:.3g}), so the posterior of the scale falls towards 0 without end. Look for a "
+            "column that is the response itself; use fewer columns than rows; or give the scale, e.g. scale=1.0."
         )
     return math.log(spread)
 
 
 def refuse_certain_scale(model: "Regression", spread: float) -> None:
     """Raise where the posterior of an unknown scale does not exist, or has no mode: nothing is left to estimate it."""
-    scale = getattr(model.family, "scale", None)
+    scale: Any = getattr(model.family, "scale", None)
     prior = scale.of_scale() if hasattr(scale, "of_scale") else None
     # Densities that vanish at 0 faster than any power keep a mode; those that are positive there do not.
     vanishes = prior is not None and bool(
@@ -70,9 +70,9 @@ def refuse_certain_scale(model: "Regression", spread: float) -> None:
     columns = len(model.source.names)
     if model.n <= columns and not vanishes:
         raise InputError(
-            f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every response "
-            "exactly, and the density of the scale rises towards 0 without end. Use fewer columns, give the scale (e.g. "
-            "scale=1.0), or a prior that keeps it away from 0, e.g. scale=tb.priors.LogNormal(0, 1)."
+            f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every "
+            "response exactly, and the density of the scale rises towards 0 without end. Use fewer columns, give the "
+            "scale (e.g. scale=1.0), or a prior that keeps it away from 0, e.g. scale=tb.priors.LogNormal(0, 1)."
         )
 
 

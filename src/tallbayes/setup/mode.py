@@ -217,7 +217,9 @@ class _Search:
     def _refuse_endless(self, theta: Vector, step: Vector, before: Vector) -> None:
         """Raise if steps do not get shorter although the potential has become flat: Newton's do at a mode."""
         long = np.linalg.norm(step) > 1e-6 * np.linalg.norm(theta)  # and not made of rounding
-        if not self.model.predictors.linear and long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
+        if self.model.predictors.linear or not np.any(before):  # one step says nothing
+            return
+        if long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
             raise NoModeError(
                 "No mode was found: the negative log posterior falls ever more slowly but without end, so under a flat "
                 f"prior the posterior may not exist. {self.model.mode_advice}"
