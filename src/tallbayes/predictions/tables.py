@@ -1,10 +1,12 @@
 """Predictions as tables: one line for each row or group, with what it is and what is said of it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.predictions.asked import EXPECTED, LINEAR
 from tallbayes.predictions.blocks import described
 from tallbayes.results.summary import title
 
@@ -18,11 +20,11 @@ OUTCOME = "outcome"
 """The column that tells the classes of a response apart."""
 
 
-def outcomes(family: Any, count: int) -> list[Any]:
+def outcomes(family: Any, count: int, kind: str = EXPECTED) -> list[Any]:
     """Return what the outcomes of a family are called: classes, or predictors."""
-    for names in (family.labels, family.predictor_labels):
-        if names is not None and len(names) == count:
-            return list(names)
+    names = family.predictor_labels if kind == LINEAR else family.labels
+    if names is not None and len(names) == count:
+        return list(names)
     return list(range(count))
 
 
