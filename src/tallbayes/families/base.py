@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tallbayes.errors import InputError
 from tallbayes.families.curve import jet
 from tallbayes.families.rows import Extremes, Rows
-from tallbayes.families.structure import Structure, one_predictor
+from tallbayes.families.structure import Line, Structure, one_predictor
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -91,6 +91,33 @@ class Family(ABC):
 
     # -- predictions --
 
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Names of the classes of a response; None where it is a number."""
+        return None
+
+    @property
+    def predictor_labels(self) -> tuple[str, ...]:
+        """What the predictors of `predicting` are called, where there are several."""
+        return ()
+
+    def predicting(self, names: list[str], further: list[str]) -> tuple[Line, ...]:
+        """Return the predictors that the distribution of a response is a function of: those of rows, mostly.
+
+        Parameters
+        ----------
+        names : list of str
+            Names of the design's columns.
+        further : list of str
+            Names of further columns.
+
+        Returns
+        -------
+        tuple of Line
+            What `expected` and `draw` take.
+        """
+        return self.structure(names, further).lines
+
     def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean of a response, given its predictors.
 
@@ -102,7 +129,7 @@ class Family(ABC):
         Returns
         -------
         array
-            Means, of the shape that eta has without its first dimension.
+            Means, of the shape that eta has without its first dimension; of classes their probabilities, classes first.
         """
         self._not_known("mean")
 

@@ -34,6 +34,7 @@ from tallbayes.families.remainder import (
     MANY_WEIGHTS,
     NEAR,
 )
+from tallbayes.families.responses import drawn_class
 from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, RowsByAddress
 from tallbayes.families.structure import Line, Output, Structure
 
@@ -285,13 +286,20 @@ class Categorical(Family):
         if self.classes is not None:
             return self
         if y is None or not y.size or not np.all(np.isfinite(y)):
-            raise InputError("Categorical: classes=None counts them in arrays; say how many there are, e.g. Categorical(4).")
+            raise InputError(
+                "Categorical: classes=None counts them in arrays; say how many there are, e.g. Categorical(4)."
+            )
         return Categorical(max(int(np.max(y)) + 1, 2))
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the classes."""
         return self.classes if isinstance(self.classes, tuple) else tuple(str(j) for j in range(int(self.classes)))
+
+    @property
+    def predictor_labels(self) -> tuple[str, ...]:
+        """Names of all classes but the reference."""
+        return self.labels[1:]
 
     @property
     def rows(self) -> SoftmaxRows:
@@ -322,3 +330,17 @@ class Categorical(Family):
     def starting_parameters(self, y: Vector, columns: int) -> Vector:
         """Return zeros: the search starts where all classes are alike."""
         return np.zeros((len(self.labels) - 1) * columns)
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probabilities of the classes."""
+        every = np.concatenate([np.zeros((1, *eta.shape[1:])), eta])
+        weights = np.exp(every - np.max(every, axis=0))
+        return np.asarray(weights / np.sum(weights, axis=0))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return numbers of classes."""
+        return drawn_class(rng, np.cumsum(self.expected(eta), axis=0)[:-1])
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return zeros: the potential is minus the log of a probability."""
+        return np.zeros(y.shape)

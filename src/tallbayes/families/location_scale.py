@@ -146,9 +146,7 @@ def joint_remainder(curve: Any, u: float, step: float, turn: float, k: int) -> f
 
 
 @compiled_within
-def range_of_mixed(
-    curve: Any, m: int, b: int, low: float, high: float, extremes: Matrix
-) -> tuple[float, float]:
+def range_of_mixed(curve: Any, m: int, b: int, low: float, high: float, extremes: Matrix) -> tuple[float, float]:
     """Return the least and the largest h_ab, a = m - b, on an interval of u."""
     one, other = mixed(curve, low, m - b, b), mixed(curve, high, m - b, b)
     least, largest = min(one, other), max(one, other)

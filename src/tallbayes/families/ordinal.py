@@ -37,6 +37,7 @@ from tallbayes.families.remainder import (
     remainder,
     remainder_rounding,
 )
+from tallbayes.families.responses import drawn_class
 from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, RowsByAddress
 from tallbayes.families.structure import Line, Output, Structure
 
@@ -281,6 +282,16 @@ class Ordinal(Family):
         return len(self.levels) if isinstance(self.levels, tuple) else int(self.levels)
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the levels."""
+        return self.levels if isinstance(self.levels, tuple) else tuple(str(j) for j in range(self.count))
+
+    @property
+    def predictor_labels(self) -> tuple[str, ...]:
+        """Names of the cut points."""
+        return tuple(f"{low}|{high}" for low, high in zip(self.labels, self.labels[1:], strict=False))
+
+    @property
     def rows(self) -> OrdinalRows:
         """Rows with two predictors."""
         return OrdinalRows(self.count)
@@ -291,11 +302,12 @@ class Ordinal(Family):
         p, cuts = len(names), self.count - 1
         common = {"sign": -1, "offset_sign": -1, "own": p, "own_count": cuts, "by_response": 1}
         lines = Line(0, p, 0, **common), Line(0, p, 0, **common, own_shift=-1)
-        labels = self.levels if isinstance(self.levels, tuple) else tuple(str(j) for j in range(self.count))
-        between = tuple(f"{low}|{high}" for low, high in zip(labels, labels[1:], strict=False))
+        between = self.predictor_labels
         every = (*names, *(f"cut {name}" for name in between))
         return Structure(
-            lines, every, (Output("beta", 0, p, tuple(names)), Output("cut", p, cuts, between, dimension="cut_between"))
+            lines,
+            every,
+            (Output("beta", 0, p, tuple(names)), Output("cut", p, cuts, between, dimension="cut_between")),
         )
 
     def further_priors(self) -> Any:
@@ -320,3 +332,26 @@ class Ordinal(Family):
         counts = np.bincount(y.astype(np.int64), minlength=self.count) + 0.5
         below = np.cumsum(counts)[:-1] / np.sum(counts)
         return np.concatenate([np.zeros(columns), np.log(below / (1.0 - below))])
+
+    def predicting(self, names: list[str], further: list[str]) -> tuple[Line, ...]:
+        """Return a predictor for each cut point, less x . beta."""
+        lines = self.structure(names, further).lines
+        return tuple(lines[0]._replace(by_response=0, own_shift=j) for j in range(self.count - 1))
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probabilities of the levels: differences, taken on the side where they are small."""
+        from scipy.special import expit
+
+        end = np.full((1, *eta.shape[1:]), np.inf)
+        low, high = np.concatenate([-end, eta]), np.concatenate([eta, end])
+        return np.where(low > 0.0, expit(-low) - expit(-high), expit(high) - expit(low))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return numbers of levels."""
+        from scipy.special import expit
+
+        return drawn_class(rng, expit(eta))
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return zeros: the potential is minus the log of a probability."""
+        return np.zeros(y.shape)

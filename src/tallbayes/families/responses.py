@@ -81,6 +81,11 @@ class RealResponse(CurveFamily):
         """Return the predictor: the centre of responses, their mean where they have one, and their median."""
         return np.asarray(eta[0])
 
+    @property
+    def predictor_labels(self) -> tuple[str, ...]:
+        """Location and log scale."""
+        return ("location", "log(scale)")
+
     @abstractmethod
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Return random noise of scale 1."""
@@ -167,3 +172,9 @@ def poisson(rng: np.random.Generator, means: NDArray[np.float64]) -> NDArray[np.
     counts = rng.poisson(np.where(large, 0.0, means)).astype(np.float64)
     near = np.round(means + np.sqrt(means) * rng.standard_normal(means.shape))
     return np.where(large, near, counts)
+
+
+def drawn_class(rng: np.random.Generator, below: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return random numbers of classes, from the probability of each class or one before it, without the last."""
+    uniform = rng.random(below.shape[1:])
+    return np.asarray(np.sum(uniform >= below, axis=0), dtype=np.float64)

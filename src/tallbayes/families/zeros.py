@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallbayes.compiled import ByAddress, compiled
 from tallbayes.families.atoms import along, node, node_count, put_bounds, put_jets, table_of
 from tallbayes.families.base import Vector
 from tallbayes.families.elementary import bose, expit, log1mexp, softplus
-from tallbayes.families.responses import CountResponse
+from tallbayes.families.responses import CountResponse, poisson
 from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, RowsByAddress
 from tallbayes.families.structure import Structure, location_and_second
 
@@ -196,6 +197,17 @@ class _WithZeros(CountResponse):
         """Return the prior of the log odds of zeros."""
         return self.zeros
 
+    @property
+    def predictor_labels(self) -> tuple[str, ...]:
+        """The log of the Poisson mean, and the log odds of zeros."""
+        return ("log(mean)", "zero_logit")
+
+    def log_constant(self, y: Vector) -> Vector:
+        """Return minus log(y!)."""
+        from scipy.special import gammaln
+
+        return np.asarray(-gammaln(y + 1.0))
+
     def starting_second(self, y: Vector) -> float:
         """Return the log odds of half of the zeros."""
         share = (0.5 * np.count_nonzero(y == 0.0) + 0.5) / (y.size + 1.0)
@@ -219,6 +231,19 @@ class ZeroInflatedPoisson(_WithZeros):
     zeros: Any = None
     _kind = INFLATED
 
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the Poisson mean times the probability of no such zero."""
+        from scipy.special import expit
+
+        return np.asarray(super().expected(eta) * expit(-eta[1]))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return Poisson counts, some of them replaced by zeros."""
+        from scipy.special import expit
+
+        zero = rng.random(eta.shape[1:]) < expit(eta[1])
+        return np.where(zero, 0.0, poisson(rng, super().expected(eta)))
+
 
 @dataclass(frozen=True)
 class HurdlePoisson(_WithZeros):
@@ -233,3 +258,20 @@ class HurdlePoisson(_WithZeros):
 
     zeros: Any = None
     _kind = HURDLE
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean of a Poisson count that is not 0 times the probability of one."""
+        from scipy.special import expit
+
+        mean = super().expected(eta)
+        with np.errstate(invalid="ignore"):
+            positive = np.where(mean > 0.0, mean / -np.expm1(-mean), 1.0)
+        return np.asarray(positive * expit(-eta[1]))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return zeros and counts that are not: of a Poisson process with an event, those after its first one."""
+        from scipy.special import expit
+
+        zero, mean = rng.random(eta.shape[1:]) < expit(eta[1]), super().expected(eta)
+        first = -np.log1p(rng.random(mean.shape) * np.expm1(-mean))  # when, given that there is one
+        return np.where(zero, 0.0, 1.0 + poisson(rng, np.maximum(mean - first, 0.0)))

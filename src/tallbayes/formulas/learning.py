@@ -1,13 +1,13 @@
 """From a formula and a table to a recipe: one pass over the columns that it needs, and what is learned there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import InputError
-from tallbayes.families import Family
+from tallbayes.families import Family, Ordinal
 from tallbayes.formulas.columns import LABELS, Labels, Value, kind_of
 from tallbayes.formulas.design import Design, Factor, coded
 from tallbayes.formulas.expressions import Categories, Expression, Several, States, evaluate
@@ -30,11 +30,13 @@ class Learned:
     notes: tuple[str, ...]
 
 
-def needed_columns(formula: Formula, offsets: Sequence[Expression], weights: Expression | None) -> tuple[str, ...]:
+def needed_columns(
+    formula: Formula, offsets: Sequence[Expression], weights: Expression | None, scale: Formula | None = None
+) -> tuple[str, ...]:
     """Return the columns that fitting needs, each once."""
     response = formula.response.columns if formula.response is not None else ()
     others = [name for part in (*offsets, *([weights] if weights else [])) for name in part.columns]
-    return unique([*response, *formula.columns, *others])
+    return unique([*response, *formula.columns, *others, *(scale.columns if scale is not None else ())])
 
 
 def learn(
@@ -45,6 +47,7 @@ def learn(
     offsets: Sequence[Expression] = (),
     weights: Expression | None = None,
     missing: str = "error",
+    scale: Formula | None = None,
 ) -> Learned:
     """Learn levels, knots and means from a table.
 
@@ -62,6 +65,8 @@ def learn(
         Frequency weights.
     missing : str
         "error" or "drop": what becomes of rows in which something is missing.
+    scale : Formula or None
+        The formula of the scale.
 
     Returns
     -------
@@ -70,17 +75,17 @@ def learn(
     """
     response = formula.response
     assert response is not None
-    columns = needed_columns(formula, offsets, weights)
+    columns = needed_columns(formula, offsets, weights, scale)
     kinds = _kinds(table, columns)
-    categorical = {text: e for text, e in formula.factors.items() if _is_categorical(e, kinds)}
+    both = replace(formula, factors={**formula.factors, **(scale.factors if scale is not None else {})})
+    categorical = {text: e for text, e in both.factors.items() if _is_categorical(e, kinds)}
     if is_labelled(response, kinds):
         categorical[response.text] = response
     found = survey(table, columns, categorical)
     refuse_missing(found, missing)
-    states: States = {}
-    samples = {text: _sample(e, found, states) for text, e in formula.factors.items()}
-    factors = {text: _factor(e, samples[text], found) for text, e in formula.factors.items()}
-    design = coded(formula.terms, factors, samples, states)
+    design = _design(formula, found)
+    if isinstance(family, Ordinal):  # its cut points are in the place of an intercept
+        design.parts = tuple(part for part in design.parts if part.factors)
     if not design.names:
         raise InputError(f"formula: {formula.text!r} gives no column, so there is nothing to estimate.")
     levels = _levels(response, _sample(response, found, {}), found) if response.text in found.levels else None
@@ -94,9 +99,19 @@ def learn(
         made,
         (*formula.offsets, *offsets),
         weights,
-        {name: _variable(name, found, formula) for name in formula.columns},
+        {name: _variable(name, found, both) for name in both.columns},
+        None if scale is None else _design(scale, found),
+        None if scale is None else scale.text,
     )
     return Learned(recipe, found, tuple(_notes(found, design, note)))
+
+
+def _design(formula: Formula, found: Survey) -> Design:
+    """Return the design of a formula's terms, with what transforms learn from the rows that were kept."""
+    states: States = {}
+    samples = {text: _sample(e, found, states) for text, e in formula.factors.items()}
+    factors = {text: _factor(e, samples[text], found) for text, e in formula.factors.items()}
+    return coded(formula.terms, factors, samples, states)
 
 
 def _kinds(table: Any, columns: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Regressions given by a formula and a table."""
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from tallbayes.checks import counted
 from tallbayes.errors import InputError
-from tallbayes.families import Binomial, Family
+from tallbayes.families import Binomial, Categorical, Family, Ordinal
 from tallbayes.formulas.clusters import DaskTable, rows_on_a_cluster
 from tallbayes.formulas.collapse import collapse as put_together
 from tallbayes.formulas.expressions import Expression, column, read
@@ -68,7 +67,8 @@ class FormulaRegression(Regression):
         notes: Sequence[str],
         columns: tuple[Any, Any],
     ) -> None:
-        super().__init__(source, None, family, by_coefficient(prior, recipe.design))
+        scale = None if recipe.scale is None else recipe.scale.names
+        super().__init__(source, None, family, by_coefficient(prior, recipe.design), scale_design=scale)
         self.recipe, self.notes = recipe, tuple(notes)
         self._table, self._weights = columns
 
@@ -122,7 +122,7 @@ class FormulaRegression(Regression):
         if not setting and not beside:
             return self.source
         to_block = ToBlock(self.recipe, True, self._table.n, setting, tuple(beside), self._weights)
-        return MappedSource(self._table, to_block, self.recipe.design.names, self.recipe.fitting)
+        return MappedSource(self._table, to_block, self.recipe.names, self.recipe.fitting)
 
     def to_json(self) -> str:
         """Return the formula with its levels, knots and means, and the family, so that new rows can be predicted."""
@@ -139,6 +139,7 @@ class FormulaRegression(Regression):
         """Describe the model: formula, rows, what was decided about the data, coefficients and their priors."""
         lines = [
             f"{self.formula}",
+            *([f"scale   {self.recipe.scale_text}"] if self.recipe.scale_text else []),
             f"family  {self.family!r}",
             f"rows    {self.n:,}, {counted(self.d, 'coefficient')}",
             *(f"note    {note}" for note in self.notes),
@@ -212,30 +213,54 @@ def glm(
         raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
     if missing not in {"error", "drop"}:
         raise InputError(f"missing: {missing!r} was given; expected 'error' or 'drop'.")
-    _refuse_scale(scale_formula)
     opened = Opened(data)
     read = read_formula(formula, opened.columns)
-    table, offsets, weighing = _table(opened, read, offset, weights)
-    learned = learn(read, table, family, offsets=offsets, weights=weighing, missing=missing)
+    scale = None if scale_formula is None else _of_scale(scale_formula, opened.columns, family)
+    table, offsets, weighing = _table(opened, read, offset, weights, scale)
+    learned = learn(read, table, family, offsets=offsets, weights=weighing, missing=missing, scale=scale)
     recipe, n = learned.recipe, learned.survey.kept
+    family = _with_labels(family, recipe)
     if learned.survey.dropped:
         table = CompleteTable(table, recipe.fitting, n)
-    size = 8 * n * len(recipe.design.names)
+    size = 8 * n * len(recipe.names)
     if stream if stream is not None else not (opened.in_memory or size <= MOST_IN_MEMORY):
         return _streamed(table, learned, family, prior)
     return _in_memory(gathered(table.batches(recipe.fitting)), learned, family, prior, collapse)
 
 
-def _refuse_scale(scale_formula: str | None) -> None:
-    if scale_formula is not None and "scale_design" not in inspect.signature(Regression.__init__).parameters:
+def _of_scale(text: str, available: Sequence[str], family: Family) -> Formula:
+    """Return the formula of the scale, or raise if the family has none to estimate."""
+    found = read_formula(text, available, response=False)
+    if found.offsets:
+        raise InputError(f"scale_formula: {text!r} has an offset, which belongs to the location; leave it out.")
+    try:
+        family.structure(["x"], ["z"])
+    except InputError:
         raise InputError(
-            f"scale_formula: {scale_formula!r} was given; a scale that depends on columns is not supported yet. Leave "
-            "it out."
+            f"scale_formula: {text!r} was given with {family!r}, which has no scale to be estimated; leave it out, or "
+            "leave the scale open, e.g. tb.families.StudentT(scale=None)."
+        ) from None
+    return found
+
+
+def _with_labels(family: Family, recipe: Recipe) -> Family:
+    """Return a family of classes with the names of the response's levels, in their order."""
+    levels = recipe.response.levels
+    if levels is None or not isinstance(family, Categorical | Ordinal):
+        return family
+    names = tuple(str(level) for level in levels)
+    given = family.classes if isinstance(family, Categorical) else family.levels
+    if given is not None and given != len(names) and given != names:
+        raise InputError(
+            f"family: {family!r} was given; the response {recipe.response.expression.text!r} has {len(names)} levels: "
+            f"{', '.join(map(repr, names))}. Leave them out of the family; C({recipe.response.expression.text}, "
+            "levels=[...]) puts them into another order."
         )
+    return replace(family, classes=names) if isinstance(family, Categorical) else replace(family, levels=names)
 
 
 def _table(
-    opened: Opened, formula: Formula, offset: Any, weights: Any
+    opened: Opened, formula: Formula, offset: Any, weights: Any, scale: Formula | None
 ) -> tuple[Table, tuple[Expression, ...], Expression | None]:
     """Return the columns that are needed, arrays given beside the data among them, and how to find those."""
     beside: dict[str, Any] = {}
@@ -249,7 +274,7 @@ def _table(
             beside[name] = _beside(value, what, opened)
             found.append(column(name))
     offsets = () if found[0] is None else (found[0],)
-    names = needed_columns(formula, offsets, found[1])
+    names = needed_columns(formula, offsets, found[1], scale)
     if not beside:
         return opened.table(names), offsets, found[1]
     needed = [name for name in names if name not in beside]
@@ -287,7 +312,7 @@ def _streamed(table: Table, learned: Learned, family: Family, prior: Any) -> For
     """Return a model whose rows are read block by block, on a cluster where they are there."""
     recipe = learned.recipe
     family = _with_trials(family, recipe, table)
-    to_block, names, columns = ToBlock(recipe, n=table.n), recipe.design.names, recipe.fitting
+    to_block, names, columns = ToBlock(recipe, n=table.n), recipe.names, recipe.fitting
     whole = table.table if isinstance(table, CompleteTable) else table
     source: Source
     if isinstance(whole, DaskTable):
@@ -312,7 +337,7 @@ def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, togethe
     held = open_table(table)
     family = _with_trials(family, recipe, held)
     to_block = ToBlock(recipe, n=held.n, weights=weights)
-    source = in_memory(held, to_block, recipe.design.names, columns)
+    source = in_memory(held, to_block, recipe.names, columns)
     if not np.any(source.weight):
         raise InputError("weights: every row has weight 0, so the data say nothing.")
     return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(held, weights))

@@ -38,11 +38,36 @@ class Recipe:
     weights: Expression | None
     variables: dict[str, Variable]
     """What is known of each column that the terms need."""
+    scale: Design | None = None
+    """A design of the scale, or of what else a family's second predictor is."""
+    scale_text: str | None = None
+    """Its formula."""
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """The design, and that of the scale if there is one."""
+        return (self.design,) if self.scale is None else (self.design, self.scale)
+
+    @property
+    def names(self) -> list[str]:
+        """Columns of the designs, side by side."""
+        return [name for design in self.designs for name in design.names]
+
+    @property
+    def further(self) -> int:
+        """How many of them are for the scale."""
+        return 0 if self.scale is None else len(self.scale.names)
+
+    def matrix(self, columns: Mapping[str, Value], rows: int) -> NDArray[np.float64]:
+        """Return the designs of some rows, side by side."""
+        parts = [design.matrix(columns, rows) for design in self.designs]
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     @property
     def predicting(self) -> tuple[str, ...]:
-        """Columns that the design needs."""
-        return unique([name for factor in self.design.factors.values() for name in factor.expression.columns])
+        """Columns of the data that the designs need."""
+        factors = [factor for design in self.designs for factor in design.factors.values()]
+        return unique([name for factor in factors for name in factor.expression.columns])
 
     @property
     def offset_columns(self) -> tuple[str, ...]:
@@ -79,12 +104,14 @@ class Recipe:
             "response": [self.response.expression.text, self.response.levels],
             "offsets": [offset.text for offset in self.offsets],
             "variables": {name: _plain_variable(about) for name, about in self.variables.items()},
+            "scale": None if self.scale is None else [self.scale_text, self.scale.plain()],
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Recipe":
         """Return the recipe that was made plain; weights are for fitting alone and are not kept."""
         text, levels = plain["response"]
+        scale_text, scale = plain.get("scale") or (None, None)
         return cls(
             plain["formula"],
             Design.from_plain(plain["design"]),
@@ -92,6 +119,8 @@ class Recipe:
             tuple(_expression(offset) for offset in plain["offsets"]),
             None,
             {name: _variable(about) for name, about in plain["variables"].items()},
+            None if scale is None else Design.from_plain(scale),
+            scale_text,
         )
 
 
@@ -162,7 +191,7 @@ class ToBlock:
         offset = recipe.offset(columns) if self.offset is None else self.offset
         if self.offset is not None and self.offset.size > 1:
             offset = self.offset[first : first + rows]
-        return Block(first, recipe.design.matrix(columns, rows), np.column_stack(told), weight, offset)
+        return Block(first, recipe.matrix(columns, rows), np.column_stack(told), weight, offset)
 
     def of_columns(self, columns: Mapping[str, Any], first: int) -> Block:
         """Return the block of Arrow arrays by name."""

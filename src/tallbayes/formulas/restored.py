@@ -59,6 +59,11 @@ class RestoredFormula:
         return self._stored.predictors
 
     @property
+    def predicting(self) -> Predictors:
+        """The predictors that the distribution of a response is a function of."""
+        return self._stored.predicting
+
+    @property
     def columns(self) -> list[str]:
         """Columns of the design, those of the scale at the end."""
         return self.recipe.names

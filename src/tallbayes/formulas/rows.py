@@ -116,7 +116,7 @@ def new_source(
     _refuse_other_kinds(recipe, table)
     given = None if offset is None else per_row(offset, table.n, "offset", 0.0)
     to_block = ToBlock(recipe, has_response, table.n, setting, tuple(beside), offset=given)
-    return MappedSource(table, to_block, recipe.design.names, columns)
+    return MappedSource(table, to_block, recipe.names, columns)
 
 
 def usable_rows(recipe: Recipe, new_data: Any) -> tuple[Any, list[str]]:
@@ -147,7 +147,7 @@ def usable_rows(recipe: Recipe, new_data: Any) -> tuple[Any, list[str]]:
         left = batch if whole is None else batch.filter(pa.array(whole))
         values = loaded(left.select(columns))
         known_levels = np.ones(left.num_rows, dtype=np.bool_)
-        for text, factor in recipe.design.factors.items():
+        for text, factor in (pair for design in recipe.designs for pair in design.factors.items()):
             if factor.levels is not None and left.num_rows:
                 found = factor.labels(values)
                 seen = codes_of(found, factor.levels) >= 0

@@ -97,7 +97,9 @@ def _of_scale_columns(model: "Regression", columns: int) -> CoefficientPriors:
         constant = some.spread <= 1e-12 * np.abs(some.mean)
         level = np.where(constant, some.mean, 1.0)
         mean = np.where(constant, math.log(model.unit) / level, 0.0)
-        chosen = Normal(mean, np.where(constant, LEVEL / np.abs(level), SLOPE / np.where(constant, 1.0, some.spread)))
+        chosen = Normal(
+            mean, np.where(constant, LEVEL / np.abs(level), SLOPE / np.where(constant, 1.0, some.spread))
+        )
     if not isinstance(chosen, Prior):
         raise InputError(
             f"{type(model.family).__name__}: scale={chosen!r} was given beside a scale_design; expected a prior of the "
@@ -116,5 +118,7 @@ def _of_others(model: "Regression", count: int, columns: int, first: int) -> Coe
         scale = np.where(constant, FAR_CUT / np.where(own.mean == 0.0, 1.0, np.abs(own.mean)), 2.5)
         chosen = Normal(0.0, np.where(constant, scale, scale / np.where(constant, 1.0, own.spread)))
     if not isinstance(chosen, Prior):
-        raise InputError(f"{model.family!r}: expected a prior such as tb.priors.Normal(0, 10), or None for the default.")
+        raise InputError(
+            f"{model.family!r}: expected a prior such as tb.priors.Normal(0, 10), or None for the default."
+        )
     return chosen.resolve(own, 1.0)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.families.structure import Line, Structure
+from tallbayes.families.structure import Line
 from tallbayes.models.products import (
     mixed_moments,
     packed_indices,
@@ -174,6 +174,21 @@ class Several(Predictors):
             if line.offset_sign:
                 eta[j] += line.offset_sign * block.offset * self._present(line, block)
         return eta
+
+    def at_many(self, block: Block, thetas: Matrix) -> NDArray[np.float64]:
+        """Return the predictors at each point, by one product of matrices for each of them."""
+        out = np.zeros((len(self.lines), block.count, thetas.shape[0]))
+        for j, line in enumerate(self.lines):
+            if line.count:
+                x = block.X[:, line.column : line.column + line.count]
+                np.matmul(x, line.sign * _coefficients(thetas.T, line), out=out[j])
+            if line.offset_sign:
+                out[j] += line.offset_sign * np.reshape(block.offset, (-1, 1))
+            if line.own >= 0:
+                number = self._own(line, block)
+                out[j] += thetas.T[np.maximum(number, 0)]
+                out[j, np.broadcast_to(number < 0, block.count)] = 0.0
+        return np.swapaxes(out, 1, 2)  # the draws of a row are beside each other in memory
 
     def moves(self, block: Block, change: Vector) -> Matrix:
         """Return A_i change."""
@@ -384,10 +399,9 @@ class _Frame:
         return np.asarray(block.X[:, line.column : line.column + line.count] @ self.matrix.T)
 
 
-def predictors_of(structure: Structure) -> Predictors:
+def predictors_of(lines: tuple[Line, ...], d: int) -> Predictors:
     """Return the way from parameters to predictors: one line for each row, or several."""
-    d = len(structure.names)
-    return Linear() if structure.lines == (Line(0, d, 0, offset_sign=1),) else Several(structure.lines, d)
+    return Linear() if lines == (Line(0, d, 0, offset_sign=1),) else Several(lines, d)
 
 
 def _columns(inverse_root: Matrix, line: Line) -> Matrix:

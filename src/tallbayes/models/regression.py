@@ -128,20 +128,20 @@ class Regression(Model):
                     "the columns' names."
                 )
             family.check_rows(source.n)
-            family = family.for_responses(None)
+            family = family.for_responses(source.responses[:, 0] if isinstance(source, ArraySource) else None)
             further = last_columns(source, scale_design) if scale_design is not None else []
         else:
             if design is not None:
                 raise InputError("design: given beside an array, of which all columns are used: expected None.")
             source = _source(X, y, family, offset, weights, names)
-            family = family.for_responses(source.responses[:, 0] if hasattr(source, "responses") else None)
+            family = family.for_responses(source.responses[:, 0] if isinstance(source, ArraySource) else None)
             further = add_columns(source, scale_design) if scale_design is not None else []
         before = source.passes
         columns = list(source.names)[: len(source.names) - len(further)]
         self.structure, self.further = family.structure(columns, further), len(further)
         self.names = list(self.structure.names)
         self.family, self.rows = family, family.rows
-        self.predictors: Predictors = predictors_of(self.structure)
+        self.predictors: Predictors = predictors_of(self.structure.lines, self.d)
         self.source = source
         with silence():  # a moment's compilation, which is not worth a word
             self.profile: Profile = self._look_at(source)
@@ -176,9 +176,7 @@ class Regression(Model):
         takes_offset = any(line.offset_sign for line in self.structure.lines)
         if RANDOM_ACCESS in source.offers:
             return source.reduce(_profile, family, names, n, takes_offset)
-        sizes = sorted(
-            {min(n, size) for size in (*(subsample_sizes(n, self.d)[-1:] or [START_ROWS]), FEW_ROWS)}
-        )
+        sizes = sorted({min(n, size) for size in (*(subsample_sizes(n, self.d)[-1:] or [START_ROWS]), FEW_ROWS)})
         chosen = tuple(source.sampled(size) for size in sizes)
         profile, rows = source.reduce(_profile_and_rows, family, names, n, takes_offset, chosen)
         source.keep_samples(dict(zip(sizes, rows, strict=True)))
@@ -223,6 +221,12 @@ class Regression(Model):
             )
 
     # -- predictions --
+
+    @property
+    def predicting(self) -> Predictors:
+        """The predictors that the distribution of a response is a function of."""
+        own = len(self.columns) - self.further
+        return predictors_of(self.family.predicting(self.columns[:own], self.columns[own:]), self.d)
 
     @cached_property
     def variables(self) -> dict[str, Variable]:
@@ -363,7 +367,9 @@ def _profile(block: Block, family: Family, names: list[str], n: int, takes_offse
             f"one for each response, and {len(names)} columns, one for each name of the source."
         )
     if not takes_offset and np.any(block.offset):
-        raise InputError(f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out.")
+        raise InputError(
+            f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out."
+        )
     profile = profile_block(block, names, n)
     y = block.responses[:, 0]
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST_COLUMN))

@@ -42,7 +42,9 @@ def starting_scale(block: Block, target: Vector, beta: Vector) -> float:
     for _ in range(REFINEMENTS):
         residual = residual - block.X @ least_squares(block.X, residual)
     spread = robust_spread(residual, np.ones(1)) or float(np.sqrt(np.mean(residual**2)))
-    largest = float(np.max(np.abs(target), initial=0.0)) + float(np.max(np.abs(block.X) @ np.abs(beta), initial=0.0))
+    largest = float(np.max(np.abs(target), initial=0.0)) + float(
+        np.max(np.abs(block.X) @ np.abs(beta), initial=0.0)
+    )
     if not spread > CERTAIN * largest:
         raise NoModeError(
             f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside responses "
@@ -57,7 +59,9 @@ def refuse_certain_scale(model: "Regression", spread: float) -> None:
     scale = getattr(model.family, "scale", None)
     prior = scale.of_scale() if hasattr(scale, "of_scale") else None
     # Densities that vanish at 0 faster than any power keep a mode; those that are positive there do not.
-    vanishes = prior is not None and bool(prior.kind[0] == NORMAL or (prior.kind[0] == POWER and prior.scale[0] < 0.0))
+    vanishes = prior is not None and bool(
+        prior.kind[0] == NORMAL or (prior.kind[0] == POWER and prior.scale[0] < 0.0)
+    )
     if not spread > 0.0:
         raise InputError(
             "y: every response with a weight is the same, so nothing is known of the scale of the noise. Give it, e.g. "

@@ -53,7 +53,13 @@ class StoredRegression:
     @property
     def predictors(self) -> Predictors:
         """How parameters become predictors, for passes."""
-        return predictors_of(self.structure)
+        return predictors_of(self.structure.lines, len(self.names))
+
+    @property
+    def predicting(self) -> Predictors:
+        """The predictors that the distribution of a response is a function of."""
+        own = len(self.columns) - self.further
+        return predictors_of(self.family.predicting(self.columns[:own], self.columns[own:]), len(self.names))
 
     def rows_of(
         self,

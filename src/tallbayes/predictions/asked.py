@@ -50,7 +50,7 @@ def model_of(owner: str, tree: "DataTree", model: Any) -> Any:
     Returns
     -------
     Any
-        Something with ``family``, ``names``, ``variables``, ``predictors`` and ``rows_of``.
+        Something with ``family``, ``names``, ``variables``, ``predicting`` and ``rows_of``.
     """
     if model is None:
         text = getattr(tree, "attrs", {}).get("model")
@@ -106,7 +106,7 @@ def ask(tree: "DataTree", model: Any, *, owner: str, most: int, kind: str = EXPE
         raise InputError(f"{owner}: seed={seed!r} must be a whole number, 0 or more.")
     draws = some_draws(owner, tree, model, most)
     thetas = np.ascontiguousarray(draws.reshape(-1, draws.shape[2]), dtype=np.float64)
-    return Asked(model.family, model.predictors, thetas, kind, int(seed))
+    return Asked(model.family, model.predicting, thetas, kind, int(seed))
 
 
 def grid(owner: str, model: Any, at: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -97,6 +97,11 @@ def predict(
             f"predict: {model.family} is made for the model's own rows; responses of new rows can be drawn if the "
             "model has one number of trials for all. Predict kind='expected'."
         )
+    if kind == PREDICTIVE and model.family.labels is not None and (average or by or not as_draws):
+        raise InputError(
+            f"predict: responses of {model.family} are classes, whose numbers have no mean. Predict probabilities, with "
+            "kind='expected', or ask for drawn classes of each row, with as_draws=True."
+        )
     groups, settings = grouping("predict", model, by), grid("predict", model, at)
     chains = some_draws("predict", tree, model, draws).shape[0]
     if groups or average:
