@@ -1,6 +1,5 @@
 """Predictions as tables: one line for each row or group, with what it is and what is said of it."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
