@@ -1,6 +1,5 @@
 """Regressions given by a formula and a table."""
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -68,25 +67,10 @@ class FormulaRegression(Regression):
         notes: Sequence[str],
         columns: tuple[Any, Any],
     ) -> None:
-        priors = by_coefficient(prior, recipe.design)
-        if isinstance(
-            source, ArraySource
-        ):  # as arrays: a family may learn from them, a scale have columns of its own
-            d, further = len(recipe.design.names), dict[str, Any]()
-            if recipe.scale is not None:
-                further["scale_design"] = _named(source.X[:, d:], recipe.scale.names)
-            super().__init__(
-                source.X[:, :d],
-                source.responses,
-                family,
-                priors,
-                offset=source.offset,
-                weights=source.weight,
-                names=recipe.design.names,
-                **further,
-            )
-        else:
-            super().__init__(source, None, family, priors)
+        if isinstance(source, ArraySource):
+            family = family.for_responses(source.responses[:, 0])
+        scale = None if recipe.scale is None else recipe.scale.names
+        super().__init__(source, None, family, by_coefficient(prior, recipe.design), scale_design=scale)
         self.recipe, self.notes = recipe, tuple(notes)
         self._table, self._weights = columns
 
@@ -248,13 +232,6 @@ def glm(
     return _in_memory(gathered(table.batches(recipe.fitting)), learned, family, prior, collapse)
 
 
-def _named(matrix: Any, names: list[str]) -> Any:
-    """Return a matrix with names of its columns."""
-    import pandas as pd
-
-    return pd.DataFrame(matrix, columns=names)
-
-
 def _scale(scale_formula: str | None, available: Sequence[str]) -> Formula | None:
     """Return the formula of the log scale, if there is one and it can be used."""
     if scale_formula is None:
@@ -262,11 +239,6 @@ def _scale(scale_formula: str | None, available: Sequence[str]) -> Formula | Non
     scale = read_formula(scale_formula, available, response=False)
     if scale.offsets:
         raise InputError(f"scale_formula: {scale_formula!r} has an offset; expected columns alone.")
-    if "scale_design" not in inspect.signature(Regression.__init__).parameters:
-        raise InputError(
-            f"scale_formula: {scale_formula!r} was given; a scale that depends on columns is not supported yet. Leave "
-            "it out."
-        )
     return scale
 
 
@@ -323,8 +295,6 @@ def _streamed(table: Table, learned: Learned, family: Family, prior: Any) -> For
     """Return a model whose rows are read block by block, on a cluster where they are there."""
     recipe = learned.recipe
     family = _with_classes(_with_trials(family, recipe, table), recipe)
-    if recipe.scale is not None:
-        raise InputError("scale_formula: it needs the design in memory, and rows are streamed. Give stream=False.")
     to_block, names, columns = ToBlock(recipe, n=table.n), recipe.names, recipe.fitting
     whole = table.table if isinstance(table, CompleteTable) else table
     source: Source

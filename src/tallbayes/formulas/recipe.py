@@ -47,6 +47,11 @@ class Recipe:
         return (self.design,) if self.scale is None else (self.design, self.scale)
 
     @property
+    def further(self) -> int:
+        """How many of the columns are for the scale."""
+        return 0 if self.scale is None else len(self.scale.names)
+
+    @property
     def names(self) -> list[str]:
         """Names of all columns."""
         return [name for design in self.designs for name in design.names]
