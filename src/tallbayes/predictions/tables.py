@@ -1,12 +1,10 @@
 """Predictions as tables: one line for each row or group, with what it is and what is said of it."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.predictions.asked import EXPECTED, LINEAR
 from tallbayes.predictions.blocks import described
 from tallbayes.results.summary import title
 
@@ -20,14 +18,10 @@ OUTCOME = "outcome"
 """The column that tells the classes of a response apart."""
 
 
-def outcomes(family: Any, count: int, kind: str = EXPECTED) -> list[Any]:
-    """Return what the outcomes of a family are called: its classes, if it names them, or their numbers."""
-    if kind == LINEAR:
-        return [f"predictor {k + 1}" for k in range(count)]
-    for given in (getattr(family, "classes", None), getattr(family, "levels", None)):
-        if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and len(given) == count:
-            return list(given)
-    return list(range(count))
+def outcomes(family: Any, count: int) -> list[Any]:
+    """Return what the outcomes of a family are called."""
+    names = list(getattr(family, "classes", None) or getattr(family, "levels", None) or range(count))
+    return names if len(names) == count else list(range(count))
 
 
 def table(
