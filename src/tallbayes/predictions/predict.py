@@ -106,7 +106,7 @@ def predict(
     chains = some_draws("predict", tree, model, draws).shape[0]
     if groups or average:
         labels, values = averages(model, asked, settings, groups, new_data=new_data, offset=offset)
-        names = outcomes(model.family, values.shape[1], asked.kind)
+        names = outcomes(model.family, values.shape[1])
         if as_draws:
             return as_array(labels, values, chains, names, "group")
         return of_draws(labels, values, probs, names)
@@ -205,7 +205,7 @@ def _rows(
         columns: dict[str, Any] = {"row": np.repeat(np.arange(numbers.shape[0]), count)}
         columns |= setting
         if count > 1:
-            columns["outcome"] = np.tile(outcomes(model.family, count, asked.kind), numbers.shape[0])
+            columns["outcome"] = np.tile(outcomes(model.family, count), numbers.shape[0])
         tables.append(with_numbers(pd.DataFrame(columns), numbers, probs))
     return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
@@ -230,4 +230,4 @@ def _draws_of_rows(
     values = np.concatenate(parts)
     if len(settings) > 1:  # a row appears several times: its number is a label, not the dimension's own
         labels = [{("row_number" if key == "row" else key): v for key, v in label.items()} for label in labels]
-    return as_array(labels, values, chains, outcomes(model.family, values.shape[1], asked.kind), "row")
+    return as_array(labels, values, chains, outcomes(model.family, values.shape[1]), "row")
