@@ -66,11 +66,6 @@ def test_scikit_learn_accepts_it(name):
     assert {each["check_name"] for each in results if each["status"] != "passed"} <= SKIPPED_BY_SKLEARN
 
 
-def test_three_classes_are_no_secret():
-    several = hasattr(tb.families, "Categorical")
-    assert made("BayesianClassifier").__sklearn_tags__().classifier_tags.multi_class == several
-
-
 # -- the posterior --
 
 
@@ -132,6 +127,20 @@ def test_the_scale_is_unknown_unless_given(rows, fitted, name):
     X, responses = rows
     assert abs(fitted[name].scale_ - 2.0) < 0.4
     assert made(name, scale=3.0).fit(X, responses[name]).scale_ == 3.0
+
+
+@pytest.mark.parametrize("name", ["BayesianRegressor", "RobustRegressor"])
+@pytest.mark.parametrize("n", [3, 40])
+def test_responses_without_noise(name, n):
+    """The scale is then what its prior says: about the spread of responses, over the root of the number of rows."""
+    X = np.random.default_rng(4).standard_normal((n, 3))
+    y = 1.0 + X @ [1.0, 2.0, -1.0]
+    with pytest.warns(UserWarning, match=f"{name}. the columns fit every response exactly"):
+        model = made(name).fit(X, y)
+    assert 0.3 * y.std() / np.sqrt(n) < model.scale_ < 5 * y.std()
+    assert np.all(np.abs(model.predict(X) - y) < 5 * model.scale_)
+    with pytest.raises(tb.errors.InputError, match="every response with a weight is the same"):
+        made(name).fit(X, np.ones(n))
 
 
 def test_rates_with_exposures_as_weights_are_counts_with_an_offset():
@@ -261,7 +270,6 @@ def test_a_random_state_is_a_seed(rows):
     assert not np.array_equal(free.fit(X, y).coef_, free.fit(X, y).coef_)
 
 
-@pytest.mark.skipif(not hasattr(tb.families, "Categorical"), reason="no family of several classes")
 def test_three_classes():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((600, 2))
