@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.predictions.asked import EXPECTED, LINEAR
 from tallbayes.predictions.blocks import described
 from tallbayes.results.summary import title
 
@@ -19,12 +18,10 @@ OUTCOME = "outcome"
 """The column that tells the classes of a response apart."""
 
 
-def outcomes(family: Any, count: int, kind: str = EXPECTED) -> list[Any]:
-    """Return what the outcomes of a family are called: classes, or predictors."""
-    names = family.predictor_labels if kind == LINEAR else family.labels
-    if names is not None and len(names) == count:
-        return list(names)
-    return list(range(count))
+def outcomes(family: Any, count: int) -> list[Any]:
+    """Return what the outcomes of a family are called."""
+    names = list(getattr(family, "classes", None) or getattr(family, "levels", None) or range(count))
+    return names if len(names) == count else list(range(count))
 
 
 def table(
