@@ -179,13 +179,10 @@ def test_trials_of_each_row():
     np.testing.assert_allclose(found, stats.binom.logpmf(y, trials, p), rtol=1e-8)
 
 
-class Classes:
+class Classes(tb.families.Bernoulli):
     """A family of three classes, as far as predictions know it."""
 
-    levels = ("low", "middle", "high")
-
-    def of_rows(self, rows):
-        return self
+    labels = ("low", "middle", "high")
 
     def expected(self, eta):
         scores = np.exp(np.array([np.zeros_like(eta[0]), eta[0], 2.0 * eta[0]]))
