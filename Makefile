@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Other samplers want older versions of what tallbayes uses: they get an environment of their own.
 PEERS := .venv-bench
 
-.PHONY: demo test test-long test-external coverage lint figures bench comparison bench-paper bench-step clean
+.PHONY: demo test test-long test-external coverage lint figures bench comparison bench-paper bench-step docs clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -66,7 +66,7 @@ bench-step: $(VENV)/installed
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
 # few-rows, explain-accuracy, growing-n, other-kernels, custom-family, counts, cold-start, before-after,
-# tails.
+# tails, predictions.
 bench-%: $(VENV)/point-fit
 	$(BIN)/python benchmarks/$(subst -,_,$*).py
 
@@ -80,5 +80,14 @@ $(PEERS)/installed: pyproject.toml
 	$(PEERS)/bin/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
+# The documentation, into docs/_build/html; a warning is an error.
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+$(VENV)/docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf docs/_build $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache

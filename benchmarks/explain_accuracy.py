@@ -27,7 +27,9 @@ def correlated(n: int, d: int) -> tb.Regression:
 
 def robust(n: int, d: int, df: float) -> tb.Regression:
     X = rng.standard_normal((n, d))
-    return tb.Regression(X, X.sum(axis=1) + rng.standard_t(df, n), tb.families.StudentT(df, scale=1.0), tb.priors.Flat())
+    return tb.Regression(
+        X, X.sum(axis=1) + rng.standard_t(df, n), tb.families.StudentT(df, scale=1.0), tb.priors.Flat()
+    )
 
 
 def small_and_skewed() -> tb.Regression:

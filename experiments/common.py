@@ -107,7 +107,9 @@ def make_model(name: str, d: int, n: int) -> tb.Regression:
     if name == "logistic":
         y = (noise.random(n) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
         return tb.Regression(X, y, tb.families.Bernoulli(), tb.priors.Flat())
-    return tb.Regression(X, eta + noise.standard_normal(n), tb.families.StudentT(df=4.0, scale=1.0), tb.priors.Flat())
+    return tb.Regression(
+        X, eta + noise.standard_normal(n), tb.families.StudentT(df=4.0, scale=1.0), tb.priors.Flat()
+    )
 
 
 def paper_smh(order: int, proposal: tb.proposals.Proposal) -> tb.kernels.Kernel:

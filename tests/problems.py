@@ -26,7 +26,9 @@ from tallbayes.setup.metric import metric_at
 from tallbayes.setup.mode import Mode, find_mode
 from tallbayes.setup.setup import Setup
 from tallbayes.sources.alias import draw_row, share_of
+from tallbayes.sources.base import Block, Source
 from tallbayes.sources.memory import COLUMNS, describe, load_row
+from tallbayes.sources.supply import RUN, Drawing, RowBounds, Stream, StreamedSupply
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +229,9 @@ def joint_rows(case: JointCase) -> Any:
     return oracle.noise(noise_of(case.family)), lines, np.stack([offset, 0.0 * offset], axis=1), [other]
 
 
-def _joint_noise(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64, ends: bool = False) -> JointCase:
+def _joint_noise(
+    family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64, ends: bool = False
+) -> JointCase:
     """Rows with noise of unknown scale, with weights and offsets."""
     rng = np.random.default_rng(seed)
     X = (rng.standard_normal((n, d)) / np.sqrt(d) + 0.2).astype(dtype)
@@ -253,7 +257,9 @@ def _ordinal(seed: int, n: int, d: int, levels: int) -> JointCase:
     X, offset = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2, 0.2 * rng.standard_normal(n)
     score = X @ rng.standard_normal(d) + offset + rng.logistic(size=n)
     y = np.searchsorted(np.quantile(score, np.linspace(0, 1, levels + 1)[1:-1]), score).astype(float)
-    return JointCase(X, y, tb.families.Ordinal(levels), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset)
+    return JointCase(
+        X, y, tb.families.Ordinal(levels), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset
+    )
 
 
 JOINT = {
@@ -509,9 +515,61 @@ class Batches:
         return self.rows
 
 
-def in_batches(prepared: Any, size: int = 7, seed: int = 0) -> Any:
+class KnownRows(Source):
+    """The rows of a kernel that has all of them at hand, as a stream of a few blocks; offsets are the rows' numbers."""
+
+    watched = False  # a test may change the responses
+
+    def __init__(self, prepared: Any) -> None:
+        self.whole, self.X = prepared.target.rows, prepared.model.source.X
+        self.names = prepared.model.names
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    def blocks(self):
+        weight = np.broadcast_to(self.whole.weight, self.n)
+        for some in np.array_split(np.arange(self.n), 3):
+            if some.size:
+                rows = slice(some[0], some[-1] + 1)
+                yield Block(
+                    int(some[0]), self.X[rows], self.whole.responses[rows], weight[rows], some.astype(float)
+                )
+
+
+def known_bounds(block: Block, psi: np.ndarray, shares: np.ndarray) -> RowBounds:
+    rows = slice(block.first, block.first + block.count)
+    return RowBounds(psi[rows], shares if shares.shape[0] == 1 else shares[rows])
+
+
+class Reservoirs(Batches):
+    """The same few rows at a time, from the supply that chains have of files: drawn in a pass over blocks."""
+
+    def __init__(self, prepared: Any, size: int, seed: int) -> None:
+        super().__init__(prepared, size, seed)
+        drawing = Drawing(known_bounds, (self.whole.psi, self.whole.shares), None, self.whole.shares)
+        supply = StreamedSupply(KnownRows(prepared), drawing, threads=1, slots=size, most=size)
+        self.slots = supply.for_chain(Stream(RUN, seed, 0))
+
+    def refill(self) -> Any:
+        """Take the next slots, and put the rows' own offsets in place of their numbers."""
+        rows = self.slots.refill()
+        chosen = rows.offset.astype(int)
+        self.drawn.extend(chosen.tolist())
+        offset = np.broadcast_to(self.whole.offset, self.whole.psi.shape)[chosen]
+        self.rows = rows._replace(offset=np.ascontiguousarray(offset))
+        return self.rows
+
+
+def in_reservoirs(prepared: Any, size: int = 7, seed: int = 0) -> Any:
+    """Return the same kernel with a supply as of a file, so small that it is refilled often."""
+    return in_batches(prepared, size, seed, Reservoirs)
+
+
+def in_batches(prepared: Any, size: int = 7, seed: int = 0, kind: Any = Batches) -> Any:
     """Return the same kernel with a supply of batches, and requests in between."""
-    supply = Batches(prepared, size, seed)
+    supply = kind(prepared, size, seed)
     return dataclasses.replace(
         prepared,
         supply=supply,

@@ -20,7 +20,11 @@ WIDER_COMBINATIONS = [
     *((case, f"SMH{k}-local", "walk") for case in WIDER for k in (1, 2, 3) if case != "gaussian" or k == 1),
     *((case, "FMH-local", "first-order") for case in ("poisson", "cloglog", "single-twelve")),
     *((case, "MH", "walk") for case in JOINT),
-    *((case, f"SMH{k}-local", move) for case in JOINT for k, move in ((1, "walk"), (2, "independent"), (3, "walk"))),
+    *(
+        (case, f"SMH{k}-local", move)
+        for case in JOINT
+        for k, move in ((1, "walk"), (2, "independent"), (3, "walk"))
+    ),
     *((case, "FMH-local", "crank-nicolson") for case in JOINT),
     *((case, "SMH2-global", "crank-nicolson") for case in ("twelve", "single-twelve", "single-logistic")),
 ]

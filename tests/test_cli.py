@@ -167,6 +167,21 @@ def test_rows_that_cannot_be_predicted_are_left_out_if_that_is_wanted(folder, tm
     assert "no row can be predicted" in str(result.exception)
 
 
+def test_report(folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "page.html"
+    result = run("report", str(folder / "run.nc"), "--out", str(target), "--title", "Late trips")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{target}\n"
+    text = target.read_text()
+    assert "<h1>Late trips</h1>" in text
+    assert "bs(hour, df=4)[1]" in text
+    assert "page.html is there already" in str(
+        run("report", str(folder / "run.nc"), "--out", str(target)).exception
+    )
+    assert run("report", str(folder / "run.nc"), "--out", str(target), "--overwrite").exit_code == 0
+
+
 def test_a_warning_of_a_run_is_a_line(folder, monkeypatch):
     import warnings
 
@@ -247,7 +262,7 @@ def test_families_and_priors_as_text():
 
 def test_help_is_helpful():
     listed = run("--help").stdout
-    for name in ("fit", "explain", "summary", "diagnose", "demo", "warmup"):
+    for name in ("fit", "explain", "summary", "diagnose", "predict", "report", "demo", "warmup"):
         assert name in listed
     said = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
     assert "Parquet" in said

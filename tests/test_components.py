@@ -11,6 +11,7 @@ from scipy import stats
 import tallbayes as tb
 from problems import CASES, Driver, bench, in_batches, run, stream
 from tallbayes.kernels.target import step_rate
+from tallbayes.models.products import weighted_gram
 from tallbayes.setup.polynomial import polynomial
 from tallbayes.sources import alias
 from tallbayes.sources.alias import alias_table, draw_row, uniform_index
@@ -201,3 +202,15 @@ def test_first_kept_draw_is_unbiased_over_seeds():
         rng = chain_streams(seed, 1)[0]
         above += int(run(Driver(prepared, rng), 1).z[0, 0] > 0.0)
     assert stats.binomtest(above, seeds, 0.5).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("negative", [0, 1, 7, 40])
+def test_weighted_products_take_weights_of_any_sign(negative):
+    rng = np.random.default_rng(2)
+    rows, weight = rng.standard_normal((40, 5)), rng.uniform(0.1, 3.0, 40)
+    weight[:negative] *= -1.0
+    weight[-1] *= 0.0
+    wanted = np.zeros((5, 5))
+    for w, x in zip(weight, rows, strict=True):
+        wanted += w * np.outer(x, x)
+    np.testing.assert_allclose(weighted_gram(rows, weight), wanted, rtol=0, atol=1e-12)

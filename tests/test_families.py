@@ -341,6 +341,31 @@ def test_no_interval_exceeds_its_range(entry):
             assert found.max() >= largest - near
 
 
+class Misled:
+    """A family with something else in place of its extremes."""
+
+    def __init__(self, family, change):
+        self.family, self.extremes = family, lambda m: change(family.extremes(m))
+
+    def __getattr__(self, name):
+        return getattr(self.family, name)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "student-t", "probit", "cloglog", "custom"])
+@pytest.mark.parametrize("line", ["points", "first piece", "last piece"])
+@pytest.mark.parametrize("share", [0.99, 1.01])
+def test_extremes_that_are_off_by_one_per_cent_are_seen(name, line, share):
+    at = {"points": 0, "first piece": 1, "last piece": -1}[line]
+
+    def change(extremes):
+        wrong = extremes.copy()
+        wrong[at] = share * extremes[at] + (share - 1.0) * (at == 0)  # a point may be at zero
+        return wrong
+
+    with pytest.raises(AssertionError):
+        test_no_interval_exceeds_its_range((Misled(FAMILIES[name][0], change),))
+
+
 def test_remainders_keep_their_digits(entry):
     family = entry[0]
     for piece, g in pieces(entry):
@@ -587,7 +612,7 @@ def test_bad_parameters(make, argument):
 )
 @pytest.mark.parametrize("value", [[1.0, 2.0], "1", None, True, 0.0, -1.0, math.inf, math.nan])
 def test_parameters_of_families_are_positive_numbers(family, value):
-    if value is None and family in (tb.families.Gaussian,):
+    if value is None and family in (tb.families.Gaussian, tb.families.NegativeBinomial):
         return  # unknown
     with pytest.raises(tb.errors.InputError, match="must be a positive, finite number"):
         family(value)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import oracle
-from problems import Driver, bench, in_batches, run, stream
+from problems import Driver, bench, in_batches, in_reservoirs, run, stream
 
 ALPHA = 1e-6  # false positives of each test function, whatever the number of pairs (Bonferroni)
 RADIUS = 8.0
@@ -160,11 +160,18 @@ def _forced(b, setting, z, other, forth, back, rows, at):
     return Forced(prepared, np.array([z[at], other[at]]), tuple(probability), tuple(looks), rate * inflate)
 
 
+def supplied(prepared, batches):
+    """Return a kernel with its rows at hand, or with few of them at a time: True, or how to supply them."""
+    if not batches:
+        return prepared
+    return in_batches(prepared) if batches is True else batches(prepared)
+
+
 def ping_pong(forced, trials, seed, batches=False):
     """Outcomes and rows touched of trials from each end; the proposal is z' = z_0 + z_1 - z."""
     move = forced.prepared.move._replace(keep=-1.0, drift=forced.ends.sum(axis=0), scale=0.0)
     prepared = dataclasses.replace(forced.prepared, move=move)
-    driver = Driver(in_batches(prepared) if batches else prepared, stream(seed), forced.ends[0])
+    driver = Driver(supplied(prepared, batches), stream(seed), forced.ends[0])
     found = [[], []]
     here = 0
     while min(sum(map(len, side)) for side in found) < trials:
@@ -185,9 +192,7 @@ def from_blocks(forced, trials, seed, batches=False):
     """The same, by the path of proposals that do not depend on the state: both ends, in turn."""
     move = forced.prepared.move._replace(keep=0.0)
     prepared = dataclasses.replace(forced.prepared, move=move)
-    driver, other = (
-        Driver(in_batches(prepared) if batches else prepared, stream(seed), end) for end in forced.ends
-    )
+    driver, other = (Driver(supplied(prepared, batches), stream(seed), end) for end in forced.ends)
     ahead, states = driver.state.ahead, (driver.state.numbers[0].copy(), other.state.numbers[0].copy())
     proposed = (np.arange(ahead.values.size) + 1) % 2
     for column, end in enumerate(proposed):
@@ -209,17 +214,18 @@ def from_blocks(forced, trials, seed, batches=False):
     return [np.concatenate(side)[:trials] for side in found]
 
 
-def check(number, trials, seed):
+def check(number, trials, seed, batches=None):
     """Compare two directions x two paths with the enumeration; false positives ALPHA / len(SETTINGS)."""
     from scipy import stats
 
     setting = SETTINGS[number]
     forced = force(setting, seed=number)
-    trials = trials // 16 if setting.batches else trials  # requests take their time
+    batches = setting.batches if batches is None else batches
+    trials = trials // 16 if batches else trials  # requests take their time
     level = ALPHA / len(SETTINGS) / 14  # at most 14 tests below
     signed = []
     for play in (ping_pong, from_blocks):
-        for end, outcomes in enumerate(play(forced, trials, seed + number, setting.batches)):
+        for end, outcomes in enumerate(play(forced, trials, seed + number, batches)):
             accepted, rows = outcomes[:, 0].astype(bool), outcomes[:, 1]
             what = f"{setting}, direction {end}, {play.__name__}"
             p = min(forced.probability[end], 1.0)
@@ -248,10 +254,25 @@ def test_acceptance_frequency(number):
     check(number, 20_000, seed=100)
 
 
+BATCHED = [number for number, setting in enumerate(SETTINGS) if setting.batches]
+
+
+@pytest.mark.parametrize("number", BATCHED[:3])
+def test_acceptance_frequency_from_reservoirs(number):
+    """A supply as of a file, so small that it is refilled hundreds of times."""
+    check(number, 20_000, seed=400, batches=in_reservoirs)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(len(SETTINGS)))
 def test_acceptance_frequency_long(number):
     check(number, 200_000, seed=200)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", BATCHED)
+def test_acceptance_frequency_from_reservoirs_long(number):
+    check(number, 200_000, seed=500, batches=in_reservoirs)
 
 
 @pytest.mark.parametrize("number", [0, 5, 10, 15])

@@ -13,7 +13,21 @@ import tallbayes
 from tallbayes import compiled
 
 PACKAGE = Path(tallbayes.__file__).parent
-HEAVY = ["arviz_stats", "matplotlib", "pandas", "rich", "scipy.stats", "sklearn", "typer", "xarray"]
+HEAVY = [
+    "arviz",
+    "arviz_stats",
+    "dask",
+    "formulaic",
+    "matplotlib",
+    "pandas",
+    "pyarrow",
+    "rich",
+    "scipy.stats",
+    "sklearn",
+    "sympy",
+    "typer",
+    "xarray",
+]
 
 
 def run(script: str, **environment: str) -> str:

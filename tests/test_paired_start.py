@@ -13,7 +13,7 @@ import pytest
 
 import oracle
 import tallbayes as tb
-from problems import Driver, directly, in_batches, run, setup_at, stream
+from problems import Driver, directly, in_batches, in_reservoirs, run, setup_at, stream
 from tallbayes.setup.mode import Mode
 
 STEPS = 6
@@ -67,7 +67,7 @@ def z_scores(rows, X, responses, order, before, after):
     return np.mean(changes, axis=0) / np.std(changes, axis=0) * math.sqrt(len(changes))
 
 
-def logistic(name, replicates, seed, batches=False):
+def logistic(name, replicates, seed, batches=None):
     """z-scores for logistic regression.
 
     The model is prepared once: for this family only the gradient depends on the responses, so each replicate
@@ -83,7 +83,7 @@ def logistic(name, replicates, seed, batches=False):
     metric = prepared.metric
     # Supplied rows are drawn by their bounds, which do not depend on the responses: one supply is for all.
     y = prepared.target.rows.responses[:, 0]
-    prepared = in_batches(prepared) if batches else directly(prepared)
+    prepared = batches(prepared) if batches else directly(prepared)
     target, move = prepared.target, prepared.move
     slope = 1.0 / (1.0 + np.exp(-X @ CENTRE))
     fixed = np.asarray(PRIOR.scale) ** -2.0 * (CENTRE - np.asarray(PRIOR.mean))
@@ -142,14 +142,20 @@ def test_no_expectation_moves(name):
 
 def test_no_expectation_moves_in_batches():
     # Rows seven at a time; all rows are asked for.
-    scores = logistic("SMH3", 3000, seed=16, batches=True)
+    scores = logistic("SMH3", 3000, seed=16, batches=in_batches)
+    assert np.all(np.abs(scores) < LIMIT), scores
+
+
+def test_no_expectation_moves_from_reservoirs():
+    # The supply of a file, seven rows in a pass.
+    scores = logistic("SMH3", 1000, seed=18, batches=in_reservoirs)
     assert np.all(np.abs(scores) < LIMIT), scores
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["SMH1", "SMH2-global", "SMH3"])
 def test_no_expectation_moves_in_batches_long(name):
-    scores = logistic(name, 100_000, seed=17, batches=True)
+    scores = logistic(name, 100_000, seed=17, batches=in_batches)
     assert np.all(np.abs(scores) < LIMIT), scores
 
 

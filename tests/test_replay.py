@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oracle
-from problems import Driver, asking, bench, empty_draws, in_batches, run, stream
+from problems import Driver, asking, bench, empty_draws, in_batches, in_reservoirs, run, stream
 from tallbayes.kernels.sketched_thinning import BATCH
 
 
@@ -99,6 +99,11 @@ def by_batches(prepared, seed):
     return in_batches(prepared, 7, seed)
 
 
+def by_reservoirs(prepared, seed):
+    """Rows come seven at a time, drawn in passes over blocks."""
+    return in_reservoirs(prepared, 7, seed)
+
+
 def compare(chain, ways, steps, seed):
     b = bench(*chain)
     start = 0.5 * np.random.default_rng(seed).standard_normal(b.problem.centre.size)
@@ -108,7 +113,7 @@ def compare(chain, ways, steps, seed):
         prepared = way(b.prepared, seed)
         driver = Driver(prepared, stream(seed), start)
         draws = run(driver, steps)
-        if way is by_batches:
+        if way in {by_batches, by_reservoirs}:
             supplied = iter(prepared.supply.drawn)
             expected = oracle.replay(
                 b.problem, b.rule, b.proposal, lambda rng, s=supplied: next(s), start, stream(seed), steps
@@ -158,6 +163,11 @@ def test_compiled_chain_is_the_plain_one(chain):
 @pytest.mark.parametrize("chain", PLAIN_CHAINS, ids=_name)
 def test_compiled_chain_in_batches_is_the_plain_one(chain):
     compare(chain, [by_batches], 700 if chain in CHAINS else 250, seed=3)
+
+
+@pytest.mark.parametrize("chain", PLAIN_CHAINS[::3], ids=_name)
+def test_compiled_chain_from_reservoirs_is_the_plain_one(chain):
+    compare(chain, [by_reservoirs], 700 if chain in CHAINS else 250, seed=5)
 
 
 @pytest.mark.long

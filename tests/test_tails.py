@@ -421,3 +421,10 @@ def test_a_tail_that_was_missed_is_told():
         warn_of_findings(tree)
     tree.attrs["tails"] = json.dumps(visits)
     assert findings(tree) == []
+    # Told below a third of 2.5 %, and not above it, of either tail; of too few draws nothing can be told.
+    for shares, told in (([0.0082, 0.02], 1), ([0.02, 0.0082], 1), ([0.0085, 0.02], 0), ([0.02, 0.0085], 0)):
+        tree.attrs["tails"] = json.dumps(visits | {"x1": shares})
+        assert len(findings(tree)) == told
+    few = tb.sample(model, draws=300, chains=1, seed=1, progress=False)
+    few.attrs["tails"] = json.dumps(visits | {"x1": [0.0, 0.0]})
+    assert not any("tail of" in finding.words for finding in findings(few))

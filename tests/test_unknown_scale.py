@@ -30,6 +30,11 @@ def exact(noise, y):
     return lambda eta, tau: noise((y - eta) * mpmath.exp(-tau)) + tau
 
 
+def line_of(value, at, move):
+    """A function of two variables along a line."""
+    return lambda s: value(at[0] + s * move[0], at[1] + s * move[1])
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_jets_are_the_derivatives(name):
     family, noise = FAMILIES[name]
@@ -38,7 +43,10 @@ def test_jets_are_the_derivatives(name):
             found = family.rows.jets(np.array([[y]]), np.array([[eta], [tau]]), 3)[:, 0]
             at, wanted = (mpmath.mpf(eta), mpmath.mpf(tau)), []
             for m in range(4):
-                wanted += [mpmath.diff(exact(noise, y), at, (m - b, b)) if m else exact(noise, y)(*at) for b in range(m + 1)]
+                wanted += [
+                    mpmath.diff(exact(noise, y), at, (m - b, b)) if m else exact(noise, y)(*at)
+                    for b in range(m + 1)
+                ]
             np.testing.assert_allclose(found, [float(w) for w in wanted], rtol=1e-12, atol=1e-12)
 
 
@@ -52,7 +60,7 @@ def test_remainders_keep_their_digits(name, order):
             for direction in ([1.0, 0.0], [0.0, 1.0], [0.7, -0.6]):
                 move = [mpmath.mpf(float(size * part)) for part in direction]
                 value = exact(noise, y)
-                line = mpmath.taylor(lambda s: value(eta + s * move[0], tau + s * move[1]), 0, order)
+                line = mpmath.taylor(line_of(value, (eta, tau), move), 0, order)
                 wanted = float(value(eta + move[0], tau + move[1]) - sum(line))
                 given = np.array([[eta], [tau]]), np.zeros((2, 1)), np.array([[float(part)] for part in move])
                 found = family.rows.remainders(np.array([[y]]), *given, order)[1, 0]
@@ -133,7 +141,7 @@ PRIORS = {
 
 def log_density(name, scale):
     """Of the scale itself, up to a constant."""
-    prior, law = PRIORS[name]
+    law = PRIORS[name][1]
     if law is not None:
         return law.logpdf(scale)
     if name == "half-student":
@@ -148,11 +156,15 @@ def test_priors_are_of_the_scale_itself(name):
     resolved = PRIORS[name][0].of_scale()
     t = np.linspace(-2.0, 2.0, 9)
     wanted = -(log_density(name, np.exp(t)) + t)  # the logarithm's density has the factor e^t
-    values, slopes, curvatures = (np.array(part) for part in zip(*(resolved.stand_in(np.array([x])) for x in t), strict=True))
+    values, slopes, curvatures = (
+        np.array(part) for part in zip(*(resolved.stand_in(np.array([x])) for x in t), strict=True)
+    )
     np.testing.assert_allclose(values - values[0], wanted - wanted[0], atol=1e-12)
     h = 1e-5
     ends = [[resolved.stand_in(np.array([x + step])) for x in t] for step in (-h, h)]
-    rise, bend = (np.array([(up[k] - low[k]) / (2 * h) for low, up in zip(*ends, strict=True)]).ravel() for k in (0, 1))
+    rise, bend = (
+        np.array([(up[k] - low[k]) / (2 * h) for low, up in zip(*ends, strict=True)]).ravel() for k in (0, 1)
+    )
     np.testing.assert_allclose(slopes[:, 0], rise, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(curvatures[:, 0], bend, rtol=1e-6, atol=1e-7)
     if resolved.kind[0] > tb.priors.UNIFORM:
@@ -316,8 +328,14 @@ def test_a_known_scale_has_one_predictor():
         (lambda X, y: tb.priors.HalfNormal(1e200), "must be between"),
         (lambda X, y: tb.priors.LogNormal(math.nan, 1.0), "mean=nan must be a finite"),
         (lambda X, y: tb.priors.InverseGamma(1.0, 1.0, of="cube"), "expected 'square' or 'value'"),
-        (lambda X, y: tb.Regression(X, y, tb.families.Gaussian(tb.priors.Normal(0, 1))), "prior of a positive number"),
-        (lambda X, y: tb.Regression(X, 0 * y + 3.0, tb.families.Gaussian()), "every response with a weight is the same"),
+        (
+            lambda X, y: tb.Regression(X, y, tb.families.Gaussian(tb.priors.Normal(0, 1))),
+            "prior of a positive number",
+        ),
+        (
+            lambda X, y: tb.Regression(X, 0 * y + 3.0, tb.families.Gaussian()),
+            "every response with a weight is the same",
+        ),
         (lambda X, y: tb.Regression(X[:3], y[:3], tb.families.Gaussian(), FLAT), "3 rows and 3 columns"),
         (
             lambda X, y: tb.explain(tb.Regression(X, X @ [1.0, 2.0, 3.0], tb.families.Gaussian(), FLAT)),
@@ -333,7 +351,10 @@ def test_a_known_scale_has_one_predictor():
             ),
             "no global bound",
         ),
-        (lambda X, y: tb.kernels.ZigZag().prepare(tb.Regression(X, y, tb.families.Gaussian())), "one linear predictor"),
+        (
+            lambda X, y: tb.kernels.ZigZag().prepare(tb.Regression(X, y, tb.families.Gaussian())),
+            "one linear predictor",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(make, words):

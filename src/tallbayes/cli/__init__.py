@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tallbayes.cli.fitting import explain, fit
-from tallbayes.cli.results import diagnose, predict, summary
+from tallbayes.cli.results import diagnose, predict, report, summary
 from tallbayes.errors import TallbayesError
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ app.command()(explain)
 app.command()(summary)
 app.command()(diagnose)
 app.command()(predict)
+app.command()(report)
 
 
 @app.command()

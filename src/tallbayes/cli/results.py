@@ -1,4 +1,4 @@
-"""Commands that take a result: summary, diagnose, predict."""
+"""Commands that take a result: summary, diagnose, predict, report."""
 
 import json
 from pathlib import Path
@@ -88,8 +88,9 @@ def predict(
         raise InputError(f"--out: {out} was given; expected a name that ends in .csv or .parquet.")
     tree = load(run)
     rows = _usable(tree, data, unusable)
-    levels = probs_of(probs)
-    table: Any = predicted(tree, None, rows, kind=kind, by=by or None, average=average, probs=levels, seed=seed)
+    table: Any = predicted(
+        tree, None, rows, kind=kind, by=by or None, average=average, probs=probs_of(probs), seed=seed
+    )
     if out is not None and out.suffix == ".csv":
         table.to_csv(out, index=False)
     elif out is not None:
@@ -98,6 +99,22 @@ def predict(
         typer.echo(json.dumps(plain(table.to_dict(orient="records")), indent=2))
     else:
         typer.echo(table.to_string(index=False))
+
+
+def report(
+    run: Run,
+    out: Annotated[Path | None, typer.Option(help="File for the page.", show_default="RUN.html")] = None,
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Write one page about a run that needs no network: model, verdict, table, pictures, how it was computed."""
+    from tallbayes.report.page import report as write
+    from tallbayes.results.files import load
+
+    target = run.with_suffix(".html") if out is None else out
+    free_path(target, overwrite)
+    write(load(run), None, target, title=title, overwrite=overwrite)
+    typer.echo(str(target))
 
 
 def _usable(tree: Any, data: str, unusable: str) -> Any:

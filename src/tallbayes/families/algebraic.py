@@ -119,8 +119,8 @@ def terms(twice: int) -> dict[tuple[int, int], Term]:
 
 
 ODD, POWER, DEGREE, FIRST = range(4)
-"""Columns of a table, before the coefficients: whether there is a factor v, twice the power of 1 / (1 + t) that is left,
-and the degree of P."""
+"""Columns of a table, before the coefficients: whether there is a factor v, twice the power of 1 / (1 + t) that is
+left, and the degree of P."""
 
 
 def table_of(found: dict[tuple[int, int], Term]) -> Matrix:

@@ -1,8 +1,8 @@
 r"""Rows with two predictors whose derivatives are polynomials in a few *atoms*, each monotone over a box.
 
 An atom is a quantity of a row such as e^eta or a probability. Its derivatives by the two predictors are polynomials in
-the atoms, so every mixed derivative of the potential is one: found here exactly, by the rules of differentiation. Over a
-box each atom lies between two numbers (it is monotone in both predictors), and interval arithmetic on the polynomial
+the atoms, so every mixed derivative of the potential is one: found here exactly, by the rules of differentiation. Over
+a box each atom lies between two numbers (it is monotone in both predictors), and interval arithmetic on the polynomial
 gives numbers between which the derivative lies. These are wider than its range by about the size of the box.
 """
 
@@ -114,7 +114,7 @@ def mixed_range(table: Table, low: Vector, high: Vector, m: int, b: int) -> tupl
         for j in range(low.size):
             for _ in range(exponents[k, j]):
                 a, c, d, e = one * low[j], one * high[j], other * low[j], other * high[j]
-                one, other = min(min(a, c), min(d, e)), max(max(a, c), max(d, e))
+                one, other = min(a, c, d, e), max(a, c, d, e)
         least += one
         largest += other
         size += max(abs(one), abs(other))

@@ -276,8 +276,8 @@ class Categorical(Family):
         names = self.classes if isinstance(self.classes, Sequence) and not isinstance(self.classes, str) else ()
         if len(names) < 2 or len({str(name) for name in names}) < len(names):
             raise InputError(
-                f"Categorical: classes={self.classes!r} was given; expected a number of 2 or more, or as many different "
-                "names, or None to count the classes in the responses."
+                f"Categorical: classes={self.classes!r} was given; expected a number of 2 or more, or as many "
+                "different names, or None to count the classes in the responses."
             )
         object.__setattr__(self, "classes", tuple(str(name) for name in names))
 
@@ -332,13 +332,13 @@ class Categorical(Family):
         return np.zeros((len(self.labels) - 1) * columns)
 
     def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probabilities of the classes."""
+        """Return the probability of each class, classes x the shape of a predictor."""
         every = np.concatenate([np.zeros((1, *eta.shape[1:])), eta])
-        weights = np.exp(every - np.max(every, axis=0))
-        return np.asarray(weights / np.sum(weights, axis=0))
+        shares = np.exp(every - np.max(every, axis=0))
+        return np.asarray(shares / np.sum(shares, axis=0))
 
     def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return numbers of classes."""
+        """Return the number of a class for each of the predictors."""
         return drawn_class(rng, np.cumsum(self.expected(eta), axis=0)[:-1])
 
     def log_constant(self, y: Vector) -> Vector:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import positive
+from tallbayes.errors import InputError
 from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import CountResponse, poisson
@@ -110,7 +111,8 @@ class Poisson(_Exponential, CountResponse):
 class Gamma(_Exponential):
     """Positive amounts with mean exp(eta) and known shape; the variance is mean^2 / shape.
 
-    Derivatives have no bound on the whole line, so only local bounds work.
+    Derivatives have no bound on the whole line, so only local bounds work. The shape must be given: in its logarithm
+    the potential has polygamma functions, whose combinations are not monotone, and no range of them is proved here.
 
     Parameters
     ----------
@@ -118,9 +120,15 @@ class Gamma(_Exponential):
         Shape of the gamma distribution, positive.
     """
 
-    shape: float = 1.0
+    shape: float
 
     def __post_init__(self) -> None:
+        if self.shape is None or hasattr(self.shape, "of_scale"):
+            raise InputError(
+                f"Gamma: shape={self.shape!r} was given; an unknown shape is not supported, since ranges of the "
+                "polygamma functions in its derivatives are not proved, so shape must be a positive, finite number. "
+                "Estimate it first (e.g. 1 / the residual variance of log y), or use tb.families.Gaussian() of log y."
+            )
         positive("Gamma", "shape", self.shape)
 
     @property

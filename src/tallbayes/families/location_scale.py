@@ -1,7 +1,7 @@
 r"""Rows with two predictors, a location eta and a log-scale tau: U = g(u) + tau with u = (y - eta) e^-tau.
 
-Every mixed derivative, a times by eta and b times by tau, is e^(-a tau) h_ab(u) (`families/algebraic.py`), a function of
-one variable u but for a factor: its range over a box is found from end points and critical points.
+Every mixed derivative, a times by eta and b times by tau, is e^(-a tau) h_ab(u) (`families/algebraic.py`), a function
+of one variable u but for a factor: its range over a box is found from end points and critical points.
 """
 
 import math

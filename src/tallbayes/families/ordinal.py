@@ -1,18 +1,19 @@
 r"""Ordered levels: a cumulative logit with cut points.
 
-Level y has the probability F(a) - F(b), a = c_y - x . beta and b = c_(y-1) - x . beta, F(t) = 1 / (1 + e^-t); the lowest
-level has no b, and the highest no a. Its potential is a sum of functions of one variable each:
+Level y has the probability F(a) - F(b), a = c_y - x . beta and b = c_(y-1) - x . beta, F(t) = 1 / (1 + e^-t); the
+lowest level has no b, and the highest no a. Its potential is a sum of functions of one variable each:
 
 .. math:: U = \log(1 + e^{-a}) + \log(1 + e^b) - \log(1 - e^{-(a - b)}) .
 
-So are its derivatives along any move, and their ranges over a box are sums of ranges: the logistic curve's, and those of
-the last term, whose derivatives are monotone. Cut points that are not in order have the potential infinity.
+So are its derivatives along any move, and their ranges over a box are sums of ranges: the logistic curve's, and those
+of the last term, whose derivatives are monotone. Cut points that are not in order have the potential infinity.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -245,16 +246,16 @@ class Ordinal(Family):
     def __post_init__(self) -> None:
         if self.link != "logit":
             raise InputError(
-                f"Ordinal: link={self.link!r} was given; expected 'logit'. The cumulative probit is not a sum of functions "
-                "of one variable each, and bounds of its mixed derivatives are not proved yet."
+                f"Ordinal: link={self.link!r} was given; expected 'logit'. The cumulative probit is not a sum of "
+                "functions of one variable each, and bounds of its mixed derivatives are not proved yet."
             )
         if self.levels is None or is_count(self.levels, 3):
             return
         names = self.levels if isinstance(self.levels, Sequence) and not isinstance(self.levels, str) else ()
         if len(names) < 3 or len({str(name) for name in names}) < len(names):
             raise InputError(
-                f"Ordinal: levels={self.levels!r} was given; expected a number of 3 or more (of two levels: Bernoulli), or "
-                "as many different names, or None to count the levels in the responses."
+                f"Ordinal: levels={self.levels!r} was given; expected a number of 3 or more (of two levels: "
+                "Bernoulli), or as many different names, or None to count the levels in the responses."
             )
         object.__setattr__(self, "levels", tuple(str(name) for name in names))
 
@@ -271,8 +272,8 @@ class Ordinal(Family):
         counts = np.bincount(np.clip(y, 0.0, self.count - 1.0).astype(np.int64), minlength=self.count)
         if not np.all(counts):
             raise InputError(
-                f"Ordinal: no response has level {int(np.argmin(counts))} of {self.count}, so its cut points cannot be told "
-                "apart. Merge it with a level beside it, and number the levels without gaps."
+                f"Ordinal: no response has level {int(np.argmin(counts))} of {self.count}, so its cut points cannot be "
+                "told apart. Merge it with a level beside it, and number the levels without gaps."
             )
         return self
 
@@ -289,7 +290,7 @@ class Ordinal(Family):
     @property
     def predictor_labels(self) -> tuple[str, ...]:
         """Names of the cut points."""
-        return tuple(f"{low}|{high}" for low, high in zip(self.labels, self.labels[1:], strict=False))
+        return tuple(f"{low}|{high}" for low, high in pairwise(self.labels))
 
     @property
     def rows(self) -> OrdinalRows:

@@ -12,7 +12,7 @@ from tallbayes.errors import InputError
 from tallbayes.families.algebraic import Term
 from tallbayes.families.base import CurveFamily, Family, Vector
 from tallbayes.families.location_scale import LocationScaleRows
-from tallbayes.families.structure import Structure, location_and_scale, one_predictor
+from tallbayes.families.structure import Structure, location_and_second, one_predictor
 
 LARGEST_MEAN = 1e15
 """Means from which on counts are drawn from a normal: their relative error is below 1e-7 of a standard deviation."""
@@ -52,7 +52,7 @@ class RealResponse(CurveFamily):
                 f"scale_design: it was given with {self!r}, whose scale is known; expected scale=None, or a prior of "
                 "the coefficients of the log scale."
             )
-        return one_predictor(names) if self.known else location_and_scale(names, further)
+        return one_predictor(names) if self.known else location_and_second(names, further, "scale", log=True)
 
     def check_scale(self) -> None:
         """Raise unless the scale is a positive number, a prior or None."""
@@ -60,8 +60,8 @@ class RealResponse(CurveFamily):
             positive(type(self).__name__, "scale", self.scale)
         elif self.scale is not None and not hasattr(self.scale, "resolve") and not hasattr(self.scale, "of_scale"):
             raise InputError(
-                f"{type(self).__name__}: scale={self.scale!r} must be a positive, finite number if it is known, a prior, "
-                "e.g. tb.priors.HalfNormal(10), or None for the default prior."
+                f"{type(self).__name__}: scale={self.scale!r} must be a positive, finite number if it is known, a "
+                "prior, e.g. tb.priors.HalfNormal(10), or None for the default prior."
             )
 
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ class Line(NamedTuple):
 
     column: int
     """The first column of the design that it uses."""
-    count: int
+    count: int  # type: ignore[assignment]
     """How many columns it uses."""
     parameter: int
     """The first of their coefficients."""
@@ -34,7 +34,7 @@ class Output(NamedTuple):
 
     name: str
     first: int
-    count: int
+    count: int  # type: ignore[assignment]
     labels: tuple[str, ...] | None = None
     """A name for each; None for a single number."""
     log: bool = False
@@ -58,25 +58,17 @@ def one_predictor(names: list[str]) -> Structure:
     return Structure((line,), tuple(names), (Output("beta", 0, len(names), tuple(names)),))
 
 
-def location_and_second(names: list[str], further: list[str], what: str) -> Structure:
-    """Return the structure of a location and a second predictor, which is constant or has columns of its own."""
+def location_and_second(names: list[str], further: list[str], what: str, *, log: bool = False) -> Structure:
+    """Return the structure of a location and a second predictor, which is constant or has columns of its own.
+
+    It is `what`, or its logarithm.
+    """
     p, r = len(names), len(further)
     location, beta = Line(0, p, 0, offset_sign=1), Output("beta", 0, p, tuple(names))
     if not r:
         second = Line(0, 0, 0, own=p, own_count=1)
-        return Structure((location, second), (*names, what), (beta, Output(what, p, 1)))
-    every = (*names, *(f"{what}: {name}" for name in further))
+        name = f"log({what})" if log else what
+        return Structure((location, second), (*names, name), (beta, Output(what, p, 1, log=log)))
+    every = (*names, *(f"{f'log({what})' if log else what}: {name}" for name in further))
     output = Output(f"{what}_beta", p, r, tuple(further), dimension=f"{what}_coefficient")
-    return Structure((location, Line(p, r, p)), every, (beta, output))
-
-
-def location_and_scale(names: list[str], scale_names: list[str]) -> Structure:
-    """Return the structure of a location, and of a log scale that is constant or has columns of its own."""
-    p, r = len(names), len(scale_names)
-    location, beta = Line(0, p, 0, offset_sign=1), Output("beta", 0, p, tuple(names))
-    if not r:
-        scale = Line(0, 0, 0, own=p, own_count=1)
-        return Structure((location, scale), (*names, "log(scale)"), (beta, Output("scale", p, 1, log=True)))
-    every = (*names, *(f"log(scale): {name}" for name in scale_names))
-    output = Output("scale_beta", p, r, tuple(scale_names), dimension="scale_coefficient")
     return Structure((location, Line(p, r, p)), every, (beta, output))

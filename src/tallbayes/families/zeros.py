@@ -213,6 +213,29 @@ class _WithZeros(CountResponse):
         share = (0.5 * np.count_nonzero(y == 0.0) + 0.5) / (y.size + 1.0)
         return math.log(share / (1.0 - share))
 
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean of a count, zeros included."""
+        from scipy.special import expit
+
+        mean = super().expected(eta)
+        if self._kind == HURDLE:
+            with np.errstate(invalid="ignore"):
+                mean = np.where(mean > 0.0, mean / -np.expm1(-mean), 1.0)
+        return np.asarray(mean * expit(-eta[1]))
+
+    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a count for each of the predictors."""
+        from scipy.special import expit
+
+        mean, zero = super().expected(eta), rng.random(eta.shape[1:]) < expit(eta[1])
+        if self._kind == HURDLE:
+            # Of a Poisson process until time l the first event is an exponential, given that it comes before l.
+            first = -np.log1p(rng.random(mean.shape) * np.expm1(-mean))
+            counts = 1.0 + poisson(rng, np.maximum(mean - first, 0.0))
+        else:
+            counts = poisson(rng, mean)
+        return np.where(zero, 0.0, counts)
+
 
 @dataclass(frozen=True)
 class ZeroInflatedPoisson(_WithZeros):
@@ -231,19 +254,6 @@ class ZeroInflatedPoisson(_WithZeros):
     zeros: Any = None
     _kind = INFLATED
 
-    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the Poisson mean times the probability of no such zero."""
-        from scipy.special import expit
-
-        return np.asarray(super().expected(eta) * expit(-eta[1]))
-
-    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return Poisson counts, some of them replaced by zeros."""
-        from scipy.special import expit
-
-        zero = rng.random(eta.shape[1:]) < expit(eta[1])
-        return np.where(zero, 0.0, poisson(rng, super().expected(eta)))
-
 
 @dataclass(frozen=True)
 class HurdlePoisson(_WithZeros):
@@ -258,20 +268,3 @@ class HurdlePoisson(_WithZeros):
 
     zeros: Any = None
     _kind = HURDLE
-
-    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean of a Poisson count that is not 0 times the probability of one."""
-        from scipy.special import expit
-
-        mean = super().expected(eta)
-        with np.errstate(invalid="ignore"):
-            positive = np.where(mean > 0.0, mean / -np.expm1(-mean), 1.0)
-        return np.asarray(positive * expit(-eta[1]))
-
-    def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return zeros and counts that are not: of a Poisson process with an event, those after its first one."""
-        from scipy.special import expit
-
-        zero, mean = rng.random(eta.shape[1:]) < expit(eta[1]), super().expected(eta)
-        first = -np.log1p(rng.random(mean.shape) * np.expm1(-mean))  # when, given that there is one
-        return np.where(zero, 0.0, 1.0 + poisson(rng, np.maximum(mean - first, 0.0)))

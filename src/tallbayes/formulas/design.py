@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tallbayes.checks import counted
 from tallbayes.errors import InputError
 from tallbayes.formulas.columns import Value, codes_of
-from tallbayes.formulas.expressions import Categories, Expression, Several, States, evaluate, read
+from tallbayes.formulas.expressions import Beyond, Categories, Expression, Several, States, evaluate, read
 from tallbayes.formulas.expressions import column as as_column
 from tallbayes.formulas.formula import Term
 
@@ -73,9 +73,8 @@ class Factor:
         if not finite.all():
             bad = ~finite.all(axis=1)
             raise InputError(
-                f"formula: {self.expression.text!r} is not a finite number in {counted(int(bad.sum()), 'row')} (the "
-                f"first of them row {int(np.argmax(bad))} of its block), such as the log of 0. Drop these rows, or "
-                "choose another transform."
+                f"formula: {self.expression.text!r} is not a finite number in {counted(int(bad.sum()), 'row')} of "
+                f"{made.shape[0]:,} that were tried, such as the log of 0. Drop them, or choose another transform."
             )
 
 
@@ -132,7 +131,7 @@ class Design:
             found.setdefault(part.term, []).extend(part.names)
         return found
 
-    def matrix(self, columns: Mapping[str, Value], rows: int) -> Matrix:
+    def matrix(self, columns: Mapping[str, Value], rows: int, *, beyond: bool = False) -> Matrix:
         """Return the design of some rows.
 
         Parameters
@@ -141,12 +140,15 @@ class Design:
             Numbers or labels of each column of data that is needed.
         rows : int
             How many rows there are.
+        beyond : bool
+            Whether splines go on beyond the ends of the data they were learned from, where the formula does not say.
 
         Returns
         -------
         array
             Rows x columns of the design.
         """
+        states = Beyond(self.states) if beyond else self.states
         result = np.empty((rows, len(self.names)))
         made: dict[tuple[str, str], Matrix] = {}
         first = 0
@@ -154,7 +156,7 @@ class Design:
             product: Matrix | None = None
             for key in part.factors:
                 if key not in made:
-                    made[key] = self.factors[key[0]].block(columns, self.states, key[1])
+                    made[key] = self.factors[key[0]].block(columns, states, key[1])
                 product = made[key] if product is None else _times(product, made[key])
             if product is not None and part.scale != 1.0:
                 product = part.scale * product

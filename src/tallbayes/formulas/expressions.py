@@ -237,14 +237,16 @@ def _columns_in(node: ast.AST) -> list[str]:
             if _function_name(part.func) == "Q":
                 found[str(part.args[0].value)] = None  # type: ignore[attr-defined]
                 return
-            for given in (*part.args, *(keyword.value for keyword in part.keywords)):
-                visit(given)
+            given = [*part.args, *(keyword.value for keyword in part.keywords)]
+            for number, child in enumerate(given):
+                coding = _function_name(part.func) == "C" and number > 0 and _function_name(child) in CONTRASTS
+                if not coding:
+                    visit(child)
         elif isinstance(part, ast.Name):
-            if part.id not in CONTRASTS:
-                found[part.id] = None
+            found[part.id] = None
         elif not isinstance(part, ast.Attribute):
-            for child in ast.iter_child_nodes(part):
-                visit(child)
+            for inner in ast.iter_child_nodes(part):
+                visit(inner)
 
     visit(node)
     return list(found)
@@ -267,6 +269,13 @@ def _transforms() -> Mapping[str, Any]:
 
 States = dict[str, dict[Any, Any]]
 """What transforms have learned, by the text of their calls."""
+
+
+class Beyond(States):
+    """The same, for rows whose variables were moved a little: splines go on beyond the ends of the data."""
+
+
+SPLINES = ("bs", "cr", "cs", "cc")
 
 
 def evaluate(expression: Expression, columns: Mapping[str, Value], states: States) -> Any:
@@ -331,6 +340,8 @@ def _called(node: ast.Call, columns: Mapping[str, Value], states: States) -> Any
     if name in STATEFUL:
         first = np.asarray(_number(given[0], node), dtype=np.float64)
         state = states.setdefault(ast.unparse(node), {})
+        if name in SPLINES and isinstance(states, Beyond):
+            named.setdefault("extrapolation", "extend")
         return _several(_transforms()[name](first, *given[1:], **named, _state=state))
     if name == "I":
         return given[0]
@@ -399,6 +410,8 @@ def _categories(values: Any = None, contrasts: Any = None, *, levels: Any = None
         )
     if callable(contrasts) and not hasattr(contrasts, "get_coding_matrix"):
         contrasts = contrasts()
+    if levels is not None and len(set(levels)) < len(levels):
+        raise InputError(f"formula: C(..., levels={levels}) has a level twice; expected different ones.")
     return Categories(values, contrasts, None if levels is None else tuple(levels))
 
 

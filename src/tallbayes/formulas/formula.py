@@ -84,6 +84,10 @@ def read_formula(text: Any, available: Sequence[str] = (), *, response: bool = T
                 raise InputError(f"formula: {term} cannot be an offset; expected offset(...) as a term of its own.")
             offsets.append(calls[0].argument(0))
             continue
+        if answer is not None and answer.text in read_term.factors:
+            raise InputError(
+                f"formula: the response {answer.text!r} is a term of {text!r} too. Leave it out there."
+            )
         terms.append(read_term)
         factors.update({part.text: part for part in parts})
     if not terms:

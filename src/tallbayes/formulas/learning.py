@@ -1,7 +1,7 @@
 """From a formula and a table to a recipe: one pass over the columns that it needs, and what is learned there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,6 @@ from tallbayes.formulas.recipe import Recipe
 from tallbayes.formulas.response import is_labelled, response_of
 from tallbayes.formulas.survey import Survey, refuse_missing, survey
 from tallbayes.models.variables import LEVELS, Variable
-
-MOST_DESCRIBED = 2**16
-"""Rows from which the quantiles of a variable are taken, which only describe it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ def needed_columns(
     """Return the columns that fitting needs, each once."""
     response = formula.response.columns if formula.response is not None else ()
     others = [name for part in (*offsets, *([weights] if weights else [])) for name in part.columns]
-    return unique([*response, *formula.columns, *others, *(scale.columns if scale is not None else ())])
+    return unique([*response, *formula.columns, *(scale.columns if scale is not None else ()), *others])
 
 
 def learn(
@@ -46,8 +43,8 @@ def learn(
     *,
     offsets: Sequence[Expression] = (),
     weights: Expression | None = None,
-    missing: str = "error",
     scale: Formula | None = None,
+    missing: str = "error",
 ) -> Learned:
     """Learn levels, knots and means from a table.
 
@@ -63,10 +60,10 @@ def learn(
         Offsets beside those in the formula.
     weights : Expression or None
         Frequency weights.
+    scale : Formula or None
+        Formula of the log scale.
     missing : str
         "error" or "drop": what becomes of rows in which something is missing.
-    scale : Formula or None
-        The formula of the scale.
 
     Returns
     -------
@@ -77,11 +74,12 @@ def learn(
     assert response is not None
     columns = needed_columns(formula, offsets, weights, scale)
     kinds = _kinds(table, columns)
-    both = replace(formula, factors={**formula.factors, **(scale.factors if scale is not None else {})})
-    categorical = {text: e for text, e in both.factors.items() if _is_categorical(e, kinds)}
+    every = formula.factors | (scale.factors if scale is not None else {})
+    categorical = {text: e for text, e in every.items() if _is_categorical(e, kinds)}
     if is_labelled(response, kinds):
         categorical[response.text] = response
-    found = survey(table, columns, categorical)
+    learning = [name for part in (*every.values(), response) if part.learned for name in part.columns]
+    found = survey(table, columns, categorical, learning)
     refuse_missing(found, missing)
     design = _design(formula, found)
     if isinstance(family, Ordinal):  # its cut points are in the place of an intercept
@@ -90,6 +88,7 @@ def learn(
         raise InputError(f"formula: {formula.text!r} gives no column, so there is nothing to estimate.")
     levels = _levels(response, _sample(response, found, {}), found) if response.text in found.levels else None
     own: States = {}
+    variables = unique([*formula.columns, *(scale.columns if scale is not None else ())])
     if levels is None and response.learned:
         _sample(response, found, own)
     made, note = response_of(response, levels, family, own)
@@ -99,7 +98,7 @@ def learn(
         made,
         (*formula.offsets, *offsets),
         weights,
-        {name: _variable(name, found, both) for name in both.columns},
+        {name: _variable(name, found, [*every.values(), *formula.offsets]) for name in variables},
         None if scale is None else _design(scale, found),
         None if scale is None else scale.text,
     )
@@ -107,11 +106,17 @@ def learn(
 
 
 def _design(formula: Formula, found: Survey) -> Design:
-    """Return the design of a formula's terms, with what transforms learn from the rows that were kept."""
+    """Return the design of a formula's terms, after its transforms have learned."""
     states: States = {}
     samples = {text: _sample(e, found, states) for text, e in formula.factors.items()}
     factors = {text: _factor(e, samples[text], found) for text, e in formula.factors.items()}
-    return coded(formula.terms, factors, samples, states)
+    design = coded(formula.terms, factors, samples, states)
+    twice = sorted({name for name in design.names if design.names.count(name) > 1})
+    if twice:
+        raise InputError(
+            f"formula: two columns of the design are called {twice[0]!r}. Rename a column of the data."
+        )
+    return design
 
 
 def _kinds(table: Any, columns: Sequence[str]) -> dict[str, str]:
@@ -163,18 +168,17 @@ def _factor(expression: Expression, sample: Any, found: Survey) -> Factor:
     return Factor(expression)
 
 
-def _variable(name: str, found: Survey, formula: Formula) -> Variable:
+def _variable(name: str, found: Survey, parts: Sequence[Expression]) -> Variable:
     """Return what is known of a column; numbers of which the formula only ever takes levels are a factor."""
     if found.kinds[name] == LABELS:
         return Variable("factor", found.ordered(name))
-    users = [e for e in (*formula.factors.values(), *formula.offsets) if name in e.columns]
+    users = [part for part in parts if name in part.columns]
     if all(e.call == "C" and e.argument(0).name == name for e in users):
         return Variable("factor", found.ordered(users[0].text))
     numbers = found.numbers[name]
     kept = np.concatenate(numbers.kept)
     two = tuple(np.unique(kept).tolist()) if np.unique(kept[:1000]).size <= 2 else ()
-    some = kept[:: max(1, kept.size // MOST_DESCRIBED)]
-    quantiles = dict(zip(LEVELS, np.quantile(some, LEVELS).tolist(), strict=True))
+    quantiles = dict(zip(LEVELS, np.quantile(kept, LEVELS).tolist(), strict=True))
     return Variable("numeric", two if len(two) == 2 else (), numbers.mean, numbers.sd, quantiles)
 
 

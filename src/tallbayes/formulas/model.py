@@ -145,11 +145,12 @@ class FormulaRegression(Regression):
             *(f"note    {note}" for note in self.notes),
             "",
         ]
-        width = max(len(name) for name in self.names[:MOST_LINES])
+        told = []
         for j, name in enumerate(self.names[:MOST_LINES]):
             one: tuple[Any, ...] = tuple(part[j : j + 1] for part in self.coefficient_priors)
-            text = CoefficientPriors(*one).describe([name]).removeprefix(f"{name} ~ ")
-            lines.append(f"{name:{width}}  ~ {text}")
+            told.append(CoefficientPriors(*one).describe([name]).rpartition(" ~ "))
+        width = max(len(name) for name, _, _ in told)
+        lines += [f"{name:{width}}  ~ {text}" for name, _, text in told]
         if self.d > MOST_LINES:
             lines.append(f"... and {self.d - MOST_LINES} more; model.names has all of them")
         return "\n".join(lines)
@@ -216,10 +217,15 @@ def glm(
     opened = Opened(data)
     read = read_formula(formula, opened.columns)
     scale = None if scale_formula is None else _of_scale(scale_formula, opened.columns, family)
-    table, offsets, weighing = _table(opened, read, offset, weights, scale)
-    learned = learn(read, table, family, offsets=offsets, weights=weighing, missing=missing, scale=scale)
+    table, offsets, weighing = _table(opened, read, scale, offset, weights)
+    learned = learn(read, table, family, offsets=offsets, weights=weighing, scale=scale, missing=missing)
     recipe, n = learned.recipe, learned.survey.kept
     family = _with_labels(family, recipe)
+    if learned.survey.dropped and isinstance(family, Binomial) and np.ndim(family.trials) == 1:
+        raise InputError(
+            f"family: trials were given for each row, and {learned.survey.dropped:,} rows are dropped. Put the trials "
+            "into the data: 'p(successes, trials) ~ ...' with family=tb.families.Binomial()."
+        )
     if learned.survey.dropped:
         table = CompleteTable(table, recipe.fitting, n)
     size = 8 * n * len(recipe.names)
@@ -260,7 +266,7 @@ def _with_labels(family: Family, recipe: Recipe) -> Family:
 
 
 def _table(
-    opened: Opened, formula: Formula, offset: Any, weights: Any, scale: Formula | None
+    opened: Opened, formula: Formula, scale: Formula | None, offset: Any, weights: Any
 ) -> tuple[Table, tuple[Expression, ...], Expression | None]:
     """Return the columns that are needed, arrays given beside the data among them, and how to find those."""
     beside: dict[str, Any] = {}
@@ -333,7 +339,9 @@ def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, togethe
         found = put_together(table, keys, _responses(table, recipe), _weights(table, recipe))
         if found is not None:
             table, weights = found
-            notes.append(f"{n:,} rows put together into {table.num_rows:,} different ones with weights")
+            notes.append(
+                f"{n:,} rows put together into {table.num_rows:,} different ones with weights (not if collapse=False)"
+            )
     held = open_table(table)
     family = _with_trials(family, recipe, held)
     to_block = ToBlock(recipe, n=held.n, weights=weights)

@@ -39,18 +39,18 @@ class Recipe:
     variables: dict[str, Variable]
     """What is known of each column that the terms need."""
     scale: Design | None = None
-    """A design of the scale, or of what else a family's second predictor is."""
+    """Of the log scale, or of what else a family's second predictor is; its columns stand after those of the design."""
     scale_text: str | None = None
     """Its formula."""
 
     @property
     def designs(self) -> tuple[Design, ...]:
-        """The design, and that of the scale if there is one."""
+        """The design, and that of the log scale if there is one."""
         return (self.design,) if self.scale is None else (self.design, self.scale)
 
     @property
     def names(self) -> list[str]:
-        """Columns of the designs, side by side."""
+        """Names of all columns."""
         return [name for design in self.designs for name in design.names]
 
     @property
@@ -58,14 +58,9 @@ class Recipe:
         """How many of them are for the scale."""
         return 0 if self.scale is None else len(self.scale.names)
 
-    def matrix(self, columns: Mapping[str, Value], rows: int) -> NDArray[np.float64]:
-        """Return the designs of some rows, side by side."""
-        parts = [design.matrix(columns, rows) for design in self.designs]
-        return parts[0] if len(parts) == 1 else np.hstack(parts)
-
     @property
     def predicting(self) -> tuple[str, ...]:
-        """Columns of the data that the designs need."""
+        """Columns that the designs need."""
         factors = [factor for design in self.designs for factor in design.factors.values()]
         return unique([name for factor in factors for name in factor.expression.columns])
 
@@ -191,7 +186,10 @@ class ToBlock:
         offset = recipe.offset(columns) if self.offset is None else self.offset
         if self.offset is not None and self.offset.size > 1:
             offset = self.offset[first : first + rows]
-        return Block(first, recipe.matrix(columns, rows), np.column_stack(told), weight, offset)
+        moved = any(isinstance(value, Shift) for value in (self.setting or {}).values())
+        parts = [design.matrix(columns, rows, beyond=moved) for design in recipe.designs]
+        X = parts[0] if len(parts) == 1 else np.hstack(parts)
+        return Block(first, X, np.column_stack(told), weight, offset)
 
     def of_columns(self, columns: Mapping[str, Any], first: int) -> Block:
         """Return the block of Arrow arrays by name."""

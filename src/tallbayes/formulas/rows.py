@@ -147,7 +147,8 @@ def usable_rows(recipe: Recipe, new_data: Any) -> tuple[Any, list[str]]:
         left = batch if whole is None else batch.filter(pa.array(whole))
         values = loaded(left.select(columns))
         known_levels = np.ones(left.num_rows, dtype=np.bool_)
-        for text, factor in (pair for design in recipe.designs for pair in design.factors.items()):
+        factors = {text: factor for design in recipe.designs for text, factor in design.factors.items()}
+        for text, factor in factors.items():
             if factor.levels is not None and left.num_rows:
                 found = factor.labels(values)
                 seen = codes_of(found, factor.levels) >= 0

@@ -21,6 +21,9 @@ MOST_KEPT = 2**22
 MOST_LEVELS = 5000
 """Levels of a factor, each of which is a column of the design."""
 
+MOST_DESCRIBED = 2**16
+"""The same, for columns of which nothing is learned: their quantiles only describe them."""
+
 DROP, ERROR = "drop", "error"
 
 
@@ -28,6 +31,10 @@ DROP, ERROR = "drop", "error"
 class Numbers:
     """Where the numbers of a column lie: a partial result."""
 
+    every: int
+    """Of how many rows one is kept."""
+    infinite: int = 0
+    """Rows in which the number is infinite; nothing else is known then."""
     count: int = 0
     mean: float = 0.0
     square: float = 0.0
@@ -36,9 +43,12 @@ class Numbers:
     kept: list[NDArray[np.float64]] = field(default_factory=list)
     """Values of the rows that are kept for knots and quantiles."""
 
-    def add(self, values: NDArray[np.float64], kept: NDArray[np.int64] | slice) -> None:
-        """Take in further rows (Chan's formulas)."""
+    def add(self, values: NDArray[np.float64], rows: NDArray[np.int64]) -> None:
+        """Take in further rows, given their numbers (Chan's formulas)."""
         if not values.size:
+            return
+        self.infinite += int(np.count_nonzero(np.isinf(values)))
+        if self.infinite:
             return
         mean, total = float(np.mean(values)), self.count + values.size
         apart = mean - self.mean
@@ -46,7 +56,7 @@ class Numbers:
         self.mean += apart * values.size / total
         self.count = total
         self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
-        self.kept.append(values[kept])
+        self.kept.append(values[rows % self.every == 0] if self.every > 1 else values)
 
     @property
     def sd(self) -> float:
@@ -82,7 +92,7 @@ class Survey:
     def sample(self, columns: Sequence[str]) -> dict[str, Value]:
         """Return the rows that were kept, of some columns of numbers; splines reach to the ends of all rows."""
         used = {name: self.numbers[name] for name in columns if name in self.numbers}
-        ends = {name: [] if self.every == 1 else [np.array([n.low, n.high])] for name, n in used.items()}
+        ends = {name: [] if n.every == 1 else [np.array([n.low, n.high])] for name, n in used.items()}
         return {name: np.concatenate(numbers.kept + ends[name]) for name, numbers in used.items()}
 
     def describe_missing(self) -> str:
@@ -109,7 +119,9 @@ def loaded(batch: "pa.RecordBatch") -> dict[str, Value]:
     return {name: load(array, name) for name, array in zip(batch.schema.names, batch.columns, strict=True)}
 
 
-def survey(table: Any, columns: Sequence[str], factors: Mapping[str, Expression]) -> Survey:
+def survey(
+    table: Any, columns: Sequence[str], factors: Mapping[str, Expression], learning: Sequence[str] = ()
+) -> Survey:
     """Go through a table once.
 
     Parameters
@@ -120,6 +132,8 @@ def survey(table: Any, columns: Sequence[str], factors: Mapping[str, Expression]
         The columns that are needed.
     factors : mapping
         Factors that are categorical, whatever their column holds, by their text.
+    learning : sequence of str
+        Columns from which transforms learn.
 
     Returns
     -------
@@ -132,27 +146,25 @@ def survey(table: Any, columns: Sequence[str], factors: Mapping[str, Expression]
         if kind == LABELS:
             found.levels[name] = set()
         else:
-            found.numbers[name] = Numbers()
+            found.numbers[name] = Numbers(found.every if name in learning else max(1, table.n // MOST_DESCRIBED))
     found.levels.update({text: set() for text in factors})
-    first = 0
     for batch in table.batches(columns):
         whole = complete(batch, found.missing)
-        rows = np.arange(first, first + batch.num_rows)
-        first += batch.num_rows
-        left, rows = (batch, rows) if whole is None else (batch.filter(whole), rows[whole])
+        left = batch if whole is None else batch.filter(whole)
+        rows = np.arange(found.kept, found.kept + left.num_rows)  # among those that miss nothing
         found.kept += left.num_rows
-        _take_in(found, loaded(left), np.flatnonzero(rows % found.every == 0), factors)
+        _take_in(found, loaded(left), rows, factors)
     return found
 
 
 def _take_in(
-    found: Survey, values: dict[str, Value], kept: NDArray[np.int64], factors: Mapping[str, Expression]
+    found: Survey, values: dict[str, Value], rows: NDArray[np.int64], factors: Mapping[str, Expression]
 ) -> None:
     for name, value in values.items():
         if isinstance(value, Labels):
             found.levels[name].update(levels_of(value))
         else:
-            found.numbers[name].add(value, slice(None) if found.every == 1 else kept)
+            found.numbers[name].add(value, rows)
     for text, expression in factors.items():
         made = evaluate(expression, values, {})
         labels = made.values if isinstance(made, Categories) else made
@@ -171,6 +183,12 @@ def refuse_missing(found: Survey, missing: str, what: str = "data") -> None:
             f"{what}: values are missing in {found.describe_missing()}. Drop these rows with missing='drop', or fill "
             "them in."
         )
+    for name, numbers in found.numbers.items():
+        if numbers.infinite:
+            raise InputError(
+                f"{what}: column {name!r} is infinite in {counted(numbers.infinite, 'row')}; expected finite numbers. "
+                "Drop these rows, or put other values there."
+            )
     if found.kept == 0:
         reason = f"values are missing in {found.describe_missing()}" if found.dropped else "it has no rows"
         raise InputError(f"{what}: no row is left: {reason}.")

@@ -80,7 +80,9 @@ class Opened:
         import pyarrow as pa
 
         by_name = {str(name): name for name in self._frame.columns}
-        chosen = self._frame.select([by_name[name] for name in needed]) if needed else self._frame
+        chosen = (
+            self._frame.select([nw.col(by_name[name]).alias(name) for name in needed]) if needed else self._frame
+        )
         if isinstance(chosen, nw.LazyFrame):
             chosen = chosen.collect()
         if not len(chosen):
@@ -102,7 +104,8 @@ def _is_streamed(data: Any) -> bool:
 
     if is_path(data) or isinstance(data, Table):
         return True
-    if type(data).__name__ == "RecordBatchReader" or nw.dependencies.is_into_dataframe(data):
+    known = nw.dependencies.is_into_dataframe(data) or nw.dependencies.is_into_series(data)
+    if type(data).__name__ == "RecordBatchReader" or known:
         return False
     return is_tabular(data)
 

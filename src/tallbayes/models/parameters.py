@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.models.starts import refuse_certain_scale
-from tallbayes.priors import CoefficientPriors, HalfStudentT, Normal, Prior, ScalePrior, joined
+from tallbayes.priors import CoefficientPriors, HalfStudentT, InverseGamma, Normal, Prior, ScalePrior, joined
 from tallbayes.sources.arrays import ArraySource, design_matrix
 from tallbayes.sources.base import Source
 
@@ -68,8 +68,8 @@ def all_priors(model: "Regression", coefficients: CoefficientPriors, columns: in
     """Return the priors of all parameters, in their order, from those of the columns' coefficients."""
     parts = [coefficients] * (model.structure.outputs[0].count // columns)
     for output in model.structure.outputs[1:]:
-        if output.name == "scale":
-            parts.append(_of_scale(model))
+        if output.log and output.labels is None:
+            parts.append(_of_positive(model, output.name))
         elif output.name == "scale_beta":
             parts.append(_of_scale_columns(model, columns))
         else:
@@ -77,14 +77,18 @@ def all_priors(model: "Regression", coefficients: CoefficientPriors, columns: in
     return joined(*parts)
 
 
-def _of_scale(model: "Regression") -> CoefficientPriors:
-    refuse_certain_scale(model, model.unit)
-    family: Any = model.family
-    chosen = HalfStudentT(3.0, 2.5 * model.unit) if family.scale is None else family.scale
+def _of_positive(model: "Regression", name: str) -> CoefficientPriors:
+    """Return the prior of the logarithm of a scale or size."""
+    default: ScalePrior = InverseGamma(0.4, 0.3, of="value")
+    if name == "scale":
+        refuse_certain_scale(model, model.unit)
+        default = HalfStudentT(3.0, 2.5 * model.unit)
+    given = getattr(model.family, name)
+    chosen = default if given is None else given
     if not isinstance(chosen, ScalePrior):
         raise InputError(
-            f"{type(family).__name__}: scale={chosen!r} was given; expected a prior of a positive number, e.g. "
-            "tb.priors.HalfNormal(10), a number if the scale is known, or None for the default prior."
+            f"{type(model.family).__name__}: {name}={chosen!r} was given; expected a prior of a positive number, e.g. "
+            f"tb.priors.HalfNormal(10), a number if the {name} is known, or None for the default prior."
         )
     return chosen.of_scale()
 
@@ -92,7 +96,7 @@ def _of_scale(model: "Regression") -> CoefficientPriors:
 def _of_scale_columns(model: "Regression", columns: int) -> CoefficientPriors:
     refuse_certain_scale(model, model.unit)
     some = SomeColumns.of(model.profile, columns, model.profile.mean.size)
-    chosen: Any = model.family.scale  # type: ignore[attr-defined]
+    chosen: Any = getattr(model.family, "scale", None)
     if chosen is None:
         constant = some.spread <= 1e-12 * np.abs(some.mean)
         level = np.where(constant, some.mean, 1.0)

@@ -56,6 +56,12 @@ def slopes(block: Block, rows: Any, predictors: Predictors, theta: Vector) -> Ve
     return predictors.gradient(block, weighted(rows.jets(block.responses, eta, 1, first=1), block.weight))
 
 
+def slopes_and_diagonal(block: Block, rows: Any, predictors: Linear, theta: Vector) -> tuple[Vector, Vector]:
+    """Return the gradient, and the diagonal of the Hessian."""
+    jets = weighted(rows.jets(block.responses, predictors.at(block, theta), 2, first=1), block.weight)
+    return predictors.gradient(block, jets[:1]), jets[1] @ (block.X * block.X)
+
+
 def derivatives(
     block: Block, rows: Any, predictors: Predictors, theta: Vector, majorise: bool = False
 ) -> tuple[float, Vector, Matrix]:

@@ -212,7 +212,7 @@ class Several(Predictors):
             alike = len({(line.column, line.count) for _, line in some}) == 1
             if alike and all(line.own < 0 for _, line in some):
                 matrix = sum(factor[j] * line.sign * _columns(inverse_root, line) for j, line in some)
-                upper = np.linalg.qr(matrix, mode="r")
+                upper = _upper(matrix)
                 line = some[0][1]
                 out[k] = row_lengths(block.X[:, line.column : line.column + line.count] @ upper.T)
             else:
@@ -360,7 +360,8 @@ class Several(Predictors):
     def _frames(self, inverse_root: Matrix) -> tuple[list["_Frame"], list[int], list[Matrix]]:
         """Return coordinates of the lines in which they are short, which of these each line has, and the way to z."""
         frames: list[_Frame] = []
-        which, maps = [], []
+        which: list[int] = []
+        maps: list[Matrix] = []
         for j, line in enumerate(self.lines):
             if line.count and line.own >= 0:
                 frames.append(_Frame(j, inverse_root))
@@ -370,11 +371,11 @@ class Several(Predictors):
             alike = [f for f, frame in enumerate(frames) if self._alike(self.lines[frame.line], line)]
             matrix = line.sign * _columns(inverse_root, line) if line.count else inverse_root[:, [line.own]]
             if not alike:
-                upper = np.linalg.qr(matrix, mode="r") if line.count else np.ones((1, 1))
+                upper = _upper(matrix) if line.count else np.ones((1, 1))
                 frames.append(_Frame(j, upper))
             which.append(alike[0] if alike else len(frames) - 1)
             upper = frames[which[-1]].matrix
-            maps.append(np.linalg.solve(upper.T, matrix.T).T)
+            maps.append(np.asarray(np.linalg.solve(upper.T, matrix.T).T, dtype=np.float64))
         return frames, which, maps
 
     @staticmethod
@@ -402,6 +403,11 @@ class _Frame:
 def predictors_of(lines: tuple[Line, ...], d: int) -> Predictors:
     """Return the way from parameters to predictors: one line for each row, or several."""
     return Linear() if lines == (Line(0, d, 0, offset_sign=1),) else Several(lines, d)
+
+
+def _upper(matrix: Any) -> Matrix:
+    """Return a square matrix R with |R x| = |matrix x| for every x."""
+    return np.asarray(np.linalg.qr(matrix, mode="r"), dtype=np.float64)
 
 
 def _columns(inverse_root: Matrix, line: Line) -> Matrix:

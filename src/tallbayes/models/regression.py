@@ -230,7 +230,7 @@ class Regression(Model):
 
     @cached_property
     def variables(self) -> dict[str, Variable]:
-        """What is known of each column: mean, standard deviation, quantiles, and its values if there are two."""
+        """Mean, standard deviation and quantiles of each column, and its values if there are two."""
         size = min(self.n, START_ROWS)
         quantiles = np.quantile(np.asarray(self.source.subsample(size).X, dtype=np.float64), LEVELS, axis=0)
         return {

@@ -50,9 +50,9 @@ def starting_scale(block: Block, target: Vector, beta: Vector, least: float = 0.
     spread = max(spread, least)
     if not spread > CERTAIN * largest:
         raise NoModeError(
-            f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside responses "
-            f"up to {largest:.3g}), so the posterior of the scale falls towards 0 without end. Look for a column that is "
-            "the response itself; use fewer columns than rows; or give the scale, e.g. scale=1.0."
+            f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside "
+            f"responses up to {largest:.3g}), so the posterior of the scale falls towards 0 without end. Look for a "
+            "column that is the response itself; use fewer columns than rows; or give the scale, e.g. scale=1.0."
         )
     return math.log(spread)
 
@@ -77,9 +77,9 @@ def refuse_certain_scale(model: "Regression", spread: float) -> None:
     columns = len(model.source.names)
     if model.n <= columns and not keeps_from_zero(model):
         raise InputError(
-            f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every response "
-            "exactly, and the density of the scale rises towards 0 without end. Use fewer columns, give the scale (e.g. "
-            "scale=1.0), or a prior that keeps it away from 0, e.g. scale=tb.priors.LogNormal(0, 1)."
+            f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every "
+            "response exactly, and the density of the scale rises towards 0 without end. Use fewer columns, give the "
+            "scale (e.g. scale=1.0), or a prior that keeps it away from 0, e.g. scale=tb.priors.LogNormal(0, 1)."
         )
 
 

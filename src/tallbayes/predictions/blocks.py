@@ -88,7 +88,9 @@ def sums(block: Block, asked: Asked, groups: int) -> Sums:
     number, weight = number.ravel(), np.broadcast_to(block.weight, block.count)
     totals: dict[int, Array] = {}
     for rows, values in tiles(block, asked):
-        here, place = np.unique(number[rows], return_inverse=True)
+        here, place = np.arange(len(found)), number[rows]
+        if here.size > place.size:  # more groups than rows in the tile: those that are there
+            here, place = np.unique(place, return_inverse=True)
         share = np.zeros((place.size, here.size))
         share[np.arange(place.size), place] = weight[rows]
         added = values @ share  # outcomes x draws x groups of this tile

@@ -99,8 +99,8 @@ def predict(
         )
     if kind == PREDICTIVE and model.family.labels is not None and (average or by or not as_draws):
         raise InputError(
-            f"predict: responses of {model.family} are classes, whose numbers have no mean. Predict probabilities, with "
-            "kind='expected', or ask for drawn classes of each row, with as_draws=True."
+            f"predict: responses of {model.family} are classes, whose numbers have no mean. Predict "
+            "probabilities, with kind='expected', or ask for drawn classes of each row, with as_draws=True."
         )
     groups, settings = grouping("predict", model, by), grid("predict", model, at)
     chains = some_draws("predict", tree, model, draws).shape[0]

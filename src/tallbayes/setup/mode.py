@@ -141,16 +141,23 @@ class _Search:
     def approach(self, theta: Vector, rough: "_Search", tolerance: float) -> Vector:
         """Take Newton steps with the Hessian of a subsample, which needs passes for the gradient only.
 
-        The Hessian is off by some sqrt(d / rows) of itself, and a step leaves as much of the way to the mode.
+        The Hessian is off by some sqrt(d / rows) of itself, and a step leaves as much of the way to the mode. Of a
+        coefficient of which few rows speak the subsample may know nothing: then the diagonal is that of all rows.
         """
         model = self.model
         share = np.sqrt(model.d / rough.source.n)
-        scale = self.source.n / rough.source.n
+        hessian = self.source.n / rough.source.n * rough.likelihood_hessian
+        rare = model.predictors.linear and bool(np.any(_few_rows(model, np.diag(hessian))))
         before = np.inf
         for _ in range(CHEAP_PASSES):
-            gradient = self.source.reduce(passes.slopes, model.rows, model.predictors, theta, threads=self.threads)
+            given = model.rows, model.predictors, theta
+            if rare:
+                gradient, diagonal = self.source.reduce(passes.slopes_and_diagonal, *given, threads=self.threads)
+                hessian = _with_diagonal(hessian, diagonal)
+            else:
+                gradient = self.source.reduce(passes.slopes, *given, threads=self.threads)
             _, slope, curvature = model.coefficient_priors.stand_in(theta)
-            factor = _factor(scale * rough.likelihood_hessian + np.diag(curvature))
+            factor = _factor(hessian + np.diag(curvature))
             if factor is None or not np.all(np.isfinite(gradient)):
                 break
             step, length = _newton(factor, gradient + slope)
@@ -204,13 +211,15 @@ class _Search:
         if tolerance <= TOLERANCE or self.exploring or not self.model.predictors.linear:
             return False
         scale = np.sqrt(np.abs(np.diag(point.hessian)))
-        few = self.model.profile.largest > FEW_ROWS * scale
+        few = _few_rows(self.model, np.diag(point.hessian))
         return bool(np.any(few & (np.abs(step) * scale > FEW_ROWS)))
 
     def _refuse_endless(self, theta: Vector, step: Vector, before: Vector) -> None:
         """Raise if steps do not get shorter although the potential has become flat: Newton's do at a mode."""
         long = np.linalg.norm(step) > 1e-6 * np.linalg.norm(theta)  # and not made of rounding
-        if not self.model.predictors.linear and long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
+        if self.model.predictors.linear or not np.any(before):  # one step says nothing
+            return
+        if long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
             raise NoModeError(
                 "No mode was found: the negative log posterior falls ever more slowly but without end, so under a flat "
                 f"prior the posterior may not exist. {self.model.mode_advice}"
@@ -242,6 +251,21 @@ class _Search:
                 return trial
             size *= 0.5 if np.isfinite(trial.value) else 0.1
         return None
+
+
+def _few_rows(model: Model, curvatures: Vector) -> NDArray[np.bool_]:
+    """Return of which coefficients few rows speak, from the Hessian's diagonal."""
+    return np.asarray(model.profile.largest > FEW_ROWS * np.sqrt(np.abs(curvatures)))
+
+
+def _with_diagonal(hessian: Matrix, diagonal: Vector) -> Matrix:
+    """Return a matrix with the same correlations and another diagonal."""
+    old = np.diag(hessian)
+    known = old > 0.0
+    factor = np.where(known, np.sqrt(np.maximum(diagonal, 0.0) / np.where(known, old, 1.0)), 0.0)
+    changed = hessian * np.outer(factor, factor)
+    np.fill_diagonal(changed, diagonal)
+    return changed
 
 
 def _newton(root: tuple[Vector, Matrix], gradient: Vector) -> tuple[Vector, float]:

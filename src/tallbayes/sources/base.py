@@ -299,9 +299,11 @@ def checksum(block: Block) -> int:
         rows, columns = words.shape
         # Many rows side by side first: long lines are added several times faster.
         wide = rows // LINE * LINE
-        sums = np.add.reduce(words[:wide].reshape(-1, LINE * columns), axis=0).reshape(LINE, columns)
-        for value in (np.add.reduce(sums, axis=0) + np.add.reduce(words[wide:], axis=0)).tolist():
-            total = (total * MULTIPLIER + value + 1) & MASK
+        sums = np.add.reduce(words[:wide].reshape(-1, LINE * columns), axis=0)
+        sums[: (rows - wide) * columns] += words[wide:].reshape(-1)
+        # Odd factors that differ, so that numbers which change places are seen as well.
+        factors = np.arange(1, 2 * sums.size, 2, dtype=np.uint64) * np.uint64(MULTIPLIER)
+        total = (total * MULTIPLIER + int(np.sum(sums * factors)) + 1) & MASK
     return total
 
 

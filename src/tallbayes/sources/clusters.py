@@ -66,6 +66,9 @@ class DaskSource(Source):
         Names of the columns of the design.
     """
 
+    kept = False
+    """Whether workers keep the partitions in memory."""
+
     def __init__(
         self,
         partitions: list[Any],
@@ -142,18 +145,13 @@ class DaskSource(Source):
 
     def _keep_if_it_fits(self) -> None:
         """Ask workers to keep partitions, if their memory allows it: otherwise every pass reads them again."""
-        try:
-            from distributed import default_client
-        except ImportError:
-            return
-        try:
-            client = default_client()
-        except ValueError:  # no cluster: the scheduler of this process
+        client: Any = getattr(self._dask.base.get_scheduler(), "__self__", None)
+        if not hasattr(client, "scheduler_info"):  # no cluster: threads of this process, or what the user chose
             return
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         room = sum(worker.get("memory_limit") or 0 for worker in workers)
         if 8.0 * self.n * (len(self.names) + 3) < SHARE * room:
-            self._partitions = list(client.persist(self._partitions))
+            self._partitions, self.kept = list(client.persist(self._partitions)), True
 
 
 class _Given(NamedTuple):

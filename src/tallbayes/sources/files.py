@@ -5,20 +5,23 @@ from __future__ import annotations
 import glob
 import os
 from bisect import bisect_right
+from collections import deque
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.errors import InputError
 from tallbayes.sources.tables import Table
+from tallbayes.sources.threads import available_threads, pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 """Of the files of a folder that are read."""
-AHEAD, FILES_AHEAD = 8, 2
-"""Batches and files that are decoded in advance: what keeps two cores busy, and little memory."""
+AHEAD, PORTION = 2, 2**17
+"""Portions of a file that are decoded in advance beside one for each thread, and their rows, or one row group."""
 GIGANTIC = 2**22
 """Rows of a row group from which on it is decoded page by page and not as a whole, to hold less of it."""
 
@@ -77,24 +80,62 @@ class FileTable(Table):
             raise self._broken(list(columns), done, error) from None
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
-        if not self._has_gigantic_groups:
-            yield from self._dataset.scanner(
-                columns=columns, batch_size=rows, batch_readahead=AHEAD, fragment_readahead=FILES_AHEAD
-            ).to_batches()
-            return
+        """Yield batches, decoded in the threads that sums are made in, a few row groups ahead of these.
+
+        A scanner of pyarrow reads as far ahead as its disk is fast, so that a file that does not fit would be held.
+        """
+        workers = available_threads()
+        waiting: deque[Future[list[Any]]] = deque()
+        try:
+            for fragment, groups in self._portions(rows):
+                if groups is None:
+                    while waiting:
+                        yield from waiting.popleft().result()
+                    yield from self._page_by_page(fragment, columns, rows)
+                    continue
+                waiting.append(pool(workers).submit(self._decoded, fragment, groups, columns, rows))
+                if len(waiting) > workers + AHEAD:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            for left in waiting:
+                left.cancel()
+
+    def _portions(self, rows: int) -> Iterator[tuple[Any, list[int] | None]]:
+        """Yield files with numbers of row groups, of about so many rows; with None to be read page by page."""
+        for fragment, count in zip(self._fragments, self._counts, strict=True):
+            groups = getattr(fragment, "row_groups", None)
+            if groups is None or any(group.num_rows > GIGANTIC for group in groups):
+                yield fragment, None
+                continue
+            ids: list[int] = []
+            held = 0
+            for group in groups if count else []:
+                if ids and held + group.num_rows > max(rows, PORTION):
+                    yield fragment, ids
+                    ids, held = [], 0
+                ids.append(group.id)
+                held += group.num_rows
+            if ids:
+                yield fragment, ids
+
+    def _decoded(self, fragment: Any, groups: list[int], columns: list[str], rows: int) -> list[Any]:
+        part = fragment.subset(row_group_ids=groups)
+        table = part.to_table(schema=self.schema, columns=columns, use_threads=False)
+        return list(table.to_batches(max_chunksize=rows))
+
+    def _page_by_page(self, fragment: Any, columns: list[str], rows: int) -> Iterator[Any]:
+        """Yield the rows of a file whose row groups are too large to be held, or that has none."""
         import pyarrow.parquet as pq
 
-        for fragment in self._fragments:
+        inside = set(columns) <= set(fragment.physical_schema.names)
+        if hasattr(fragment, "row_groups") and inside:
             with fragment.open() as stream:
-                file = pq.ParquetFile(stream, buffer_size=2**20)
-                yield from file.iter_batches(batch_size=rows, columns=columns)
-
-    @property
-    def _has_gigantic_groups(self) -> bool:
-        """Whether a row group is too large to be held decoded; only where files hold every column themselves."""
-        groups = [group for fragment in self._fragments for group in getattr(fragment, "row_groups", [])]
-        whole = all(len(f.physical_schema) == len(self.schema) for f in self._fragments)
-        return whole and any(group.num_rows > GIGANTIC for group in groups)
+                file = pq.ParquetFile(stream, buffer_size=2**20, pre_buffer=False)
+                yield from (batch.select(columns) for batch in file.iter_batches(batch_size=rows, columns=columns))
+        else:
+            yield from fragment.to_batches(schema=self.schema, columns=columns, batch_size=rows, batch_readahead=1)
 
     def place(self, row: int) -> str:
         """Return file and row group."""

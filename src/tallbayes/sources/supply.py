@@ -145,14 +145,22 @@ class StreamedSupply:
     threads : int or None
         Threads for passes.
     slots : int
-        How many rows to draw for a chain in its first pass, unless it is said when its stream is opened.
+        How many rows to draw for a chain in its first pass, unless it is said when its stream is reserved.
+    most : int or None
+        How many to draw for it in any pass; what fits into some memory by default.
     """
 
     endless = False
 
     def __init__(
-        self, source: "Source", drawing: Drawing | None, threads: int | None = None, slots: int = SLOTS
+        self,
+        source: "Source",
+        drawing: Drawing | None,
+        threads: int | None = None,
+        slots: int = SLOTS,
+        most: int | None = None,
     ) -> None:
+        self._most = most or most_slots(len(source.names))
         self._source, self.drawing, self._threads, self._slots = source, drawing, threads, slots
         self.rows = empty_rows(WHOLE if drawing is None else drawing.shares)
         self._filled: dict[tuple[Stream, int], KeptRows] = {}
@@ -210,7 +218,7 @@ class StreamedSupply:
 
     def _pass(self, stream: Stream, refill: int) -> None:
         """Fill the slots of a stream, and of those others of its run that will soon ask."""
-        drawing, most = self.drawing, most_slots(len(self._source.names))
+        drawing, most = self.drawing, self._most
         assert drawing is not None
         times = {s: self._times.get(s, 0) for s in self._open if s[:2] == stream[:2]} | {stream: refill}
         requests = tuple(

@@ -1,0 +1,295 @@
+"""Families whose rows have several predictors: likelihoods, derivatives, remainders, bounds, posteriors, refusals."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+import tallbayes as tb
+from tallbayes.models import passes
+from tallbayes.models.predictors import Several
+
+FLAT = tb.priors.Flat()
+
+
+def _logistic(t):
+    return 1 / (1 + mpmath.exp(-t))
+
+
+def _inflated(y):
+    def potential(eta, zeta):
+        p, mean = _logistic(zeta), mpmath.exp(eta)
+        return -mpmath.log(p + (1 - p) * mpmath.exp(-mean)) if y == 0 else -mpmath.log(1 - p) + mean - y * eta
+
+    return potential
+
+
+def _hurdle(y):
+    def potential(eta, zeta):
+        p, mean = _logistic(zeta), mpmath.exp(eta)
+        return -mpmath.log(p) if y == 0 else -mpmath.log((1 - p) / (1 - mpmath.exp(-mean))) + mean - y * eta
+
+    return potential
+
+
+def _dispersed(y):
+    def potential(eta, tau):
+        f, mean = mpmath.exp(tau), mpmath.exp(eta)
+        gammas = mpmath.loggamma(f) - mpmath.loggamma(y + f)
+        return gammas - f * mpmath.log(f / (f + mean)) - y * mpmath.log(mean / (f + mean))
+
+    return potential
+
+
+def _ordered(y):
+    def potential(a, b):
+        return -mpmath.log((_logistic(a) if y < 3 else 1) - (_logistic(b) if y > 0 else 0))
+
+    return potential
+
+
+FAMILIES = {
+    "inflated": (tb.families.ZeroInflatedPoisson(), _inflated, (0.0, 3.0), ((0.4, -0.6), (2.0, 0.9), (-2.0, -1.5))),
+    "hurdle": (tb.families.HurdlePoisson(), _hurdle, (0.0, 1.0, 4.0), ((0.4, -0.6), (2.0, 0.9), (-2.5, -1.5))),
+    "dispersed": (
+        tb.families.NegativeBinomial(),
+        _dispersed,
+        (0.0, 1.0, 6.0),
+        ((0.4, -0.6), (2.0, 1.5), (-1.0, 0.3)),
+    ),
+    "ordered": (tb.families.Ordinal(4), _ordered, (0.0, 1.0, 3.0), ((0.7, -0.6), (2.5, 2.1), (-0.5, -2.0))),
+}
+NAMES_AND_ROWS = [(name, y, at) for name, (_, _, ys, points) in FAMILIES.items() for y in ys for at in points]
+
+
+@pytest.mark.parametrize(("name", "y", "at"), NAMES_AND_ROWS)
+def test_rows_are_the_likelihood(name, y, at):
+    """Derivatives up to order 3, and remainders of every order, against high precision."""
+    family, potential = FAMILIES[name][:2]
+    rows, exact = family.rows, potential(int(y))
+    with mpmath.workdps(50):
+        centre = [mpmath.mpf(part) for part in at]
+        found = rows.jets(np.array([[y]]), np.array(at)[:, None], 3)[:, 0]
+        wanted = [mpmath.diff(exact, centre, (m - b, b)) for m in range(1, 4) for b in range(m + 1)]
+        np.testing.assert_allclose(found[1:], [float(w) for w in wanted], rtol=1e-11, atol=1e-11)
+        shift = [part + 0.3 for part in at]
+        other = rows.jets(np.array([[y]]), np.array(shift)[:, None], 0)[0, 0]
+        change = exact(*(part + mpmath.mpf(0.3) for part in centre)) - exact(*centre)
+        assert other - found[0] == pytest.approx(float(change), abs=1e-12)
+        for order, size in itertools.product(range(4), (1e-6, 1e-3, 0.02, 0.3)):
+            move = [mpmath.mpf(size * part) for part in (0.7, 0.4)]
+            series = mpmath.taylor(lambda s, v=move: exact(centre[0] + s * v[0], centre[1] + s * v[1]), 0, order)
+            left = float(exact(centre[0] + move[0], centre[1] + move[1]) - sum(series))
+            given = np.array(at)[:, None], np.zeros((2, 1)), np.array([float(part) for part in move])[:, None]
+            got = rows.remainders(np.array([[y]]), *given, order)
+            own, _ = rows.rounding(np.array([y]), *(part[:, 0] for part in given), order)
+            allowed = 1e-10 * abs(left) + (own if size > 0.01 else 1e-14 * size ** (order + 1))
+            assert abs(got[1, 0] - got[0, 0] - left) <= allowed, (order, size)
+
+
+def along(rows, y, points, unit, m):
+    """The m-th derivative along a move, at many points; of order 4 by differences of the third."""
+    order = min(m, 3)
+
+    def plain(shift):
+        at = np.ascontiguousarray(points + shift * np.array(unit)[:, None])
+        jets = rows.jets(np.full((points.shape[1], 1), y), at, order, first=order)
+        return sum(math.comb(order, b) * jets[b] * unit[0] ** (order - b) * unit[1] ** b for b in range(order + 1))
+
+    return plain(0.0) if m < 4 else (plain(1e-4) - plain(-1e-4)) / 2e-4
+
+
+@pytest.mark.parametrize(("name", "m"), list(itertools.product(FAMILIES, [1, 2, 3, 4])))
+def test_bounds_hold_and_are_reached(name, m):
+    """Search a box for a derivative beyond its bound, along any move; in a tiny box one predictor reaches it."""
+    family, _, ys, points = FAMILIES[name]
+    rows, pairs = family.rows, family.rows.sums is not None
+    s, t = (part.ravel() for part in np.meshgrid(np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)))
+    for y, at, norms, radius in itertools.product(ys, points, ([0.3, 0.2], [0.02, 0.05], [0.1, 0.0]), (1e-3, 0.8)):
+        lengths = [*norms, norms[0] + norms[1]] if pairs else norms
+        given = np.array([[y]]), np.array(at)[:, None], np.array(lengths)[:, None]
+        rise, fall, whole = rows.bounds(*given, radius, m)[:, 0]
+        if not math.isfinite(whole):
+            assert name == "ordered"  # cut points could meet in the box
+            continue
+        assert max(rise, fall) <= whole * (1 + 1e-12)
+        box = np.array([at[0] + s * radius * norms[0], at[1] + t * radius * norms[1]])
+        units = [norms, [norms[0], -norms[1]], [0.6 * norms[0], 0.8 * norms[1]]]
+        found = np.concatenate([along(rows, y, box, unit, m) for unit in units])
+        slack = 1e-5 * whole + 1e-10
+        assert np.max(found) <= (rise if m % 2 == 0 else whole) + slack
+        assert -np.min(found) <= (fall if m % 2 == 0 else whole) + slack
+        if norms[1] == 0.0 and radius < 0.01 and not pairs:
+            assert np.max(np.abs(found)) >= 0.98 * whole - 1e-9
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_softmax_is_the_likelihood(classes):
+    rng, rows = np.random.default_rng(classes), tb.families.Categorical(classes).rows
+    q = classes - 1
+    for y in range(classes):
+        eta = rng.standard_normal(q)
+
+        def value(x, y=y):
+            return math.log(1.0 + np.sum(np.exp(x))) - (x[y - 1] if y else 0.0)
+
+        jets = rows.jets(np.array([[float(y)]]), eta[:, None], 3)[:, 0]
+        assert jets[0] == pytest.approx(value(eta), rel=1e-13)
+        h = 1e-5
+        for j in range(q):
+            step = h * np.eye(q)[j]
+            assert jets[1 + j] == pytest.approx((value(eta + step) - value(eta - step)) / (2 * h), abs=1e-9)
+            ends = [rows.jets(np.array([[float(y)]]), (eta + sign * step)[:, None], 3)[:, 0] for sign in (1, -1)]
+            slope = (ends[0] - ends[1]) / (2 * h)
+            at, third = 1 + q, 1 + q + q * (q + 1) // 2
+            for k in range(j + 1):
+                assert jets[at + j * (j + 1) // 2 + k] == pytest.approx(slope[1 + k], abs=1e-8)
+            for k, l in itertools.combinations_with_replacement(range(j, -1, -1), 2):
+                place = third + j * (j + 1) * (j + 2) // 6 + k * (k + 1) // 2 + l
+                assert jets[place] == pytest.approx(slope[at + k * (k + 1) // 2 + l], abs=1e-8)
+
+
+def test_cumulants_on_an_interval():
+    """No distribution on [0, 1] that a search finds has cumulants beyond the bounds; two points reach them."""
+    rng = np.random.default_rng(4)
+    best = np.zeros(4)
+    for _ in range(20_000):
+        size = int(rng.integers(2, 5))
+        x, p = rng.random(size) ** rng.choice([0.2, 1.0, 3.0]), rng.dirichlet(np.full(size, rng.choice([0.3, 1.0])))
+        x[:2] = [0.0, 1.0] if rng.random() < 0.7 else x[:2]
+        c = x - p @ x
+        second, third, fourth = (p @ c**k for k in (2, 3, 4))
+        best = np.maximum(best, [second, abs(third), fourth - 3 * second**2, 3 * second**2 - fourth])
+    limits = np.array([1 / 4, 1 / (6 * math.sqrt(3)), 1 / 12, 1 / 8])
+    assert np.all(best <= limits)
+    assert np.all(best[[0, 1, 3]] > 0.95 * limits[[0, 1, 3]])
+
+
+def test_passes_of_cut_points_are_those_of_their_lines():
+    rng = np.random.default_rng(9)
+    n, p, levels = 40, 2, 4
+    X, y = rng.standard_normal((n, p)), rng.integers(0, levels, n).astype(float)
+    model = tb.Regression(X, y, tb.families.Ordinal(levels), offset=0.1 * rng.standard_normal(n))
+    assert isinstance(model.predictors, Several)
+    block, d = model.source.whole.converted(), model.d
+    lines = np.zeros((n, 2, d))
+    for i, level in enumerate(y.astype(int)):
+        for j, cut in enumerate((level, level - 1)):
+            if 0 <= cut < levels - 1:
+                lines[i, j, :p], lines[i, j, p + cut] = -X[i], 1.0
+    theta = np.array([0.3, -0.2, -1.0, 0.1, 1.2])
+    eta = np.einsum("nqd,d->qn", lines, theta) - block.offset * np.any(lines != 0.0, axis=2).T
+    np.testing.assert_allclose(model.predictors.at(block, theta), eta, atol=1e-13)
+    jets = model.rows.jets(block.responses, np.ascontiguousarray(eta), 3)
+    _, gradient, hessian = passes.derivatives(block, model.rows, model.predictors, theta)
+    np.testing.assert_allclose(gradient, np.einsum("qn,nqd->d", jets[1:3], lines), atol=1e-11)
+    second = np.array([[jets[3], jets[4]], [jets[4], jets[5]]])
+    np.testing.assert_allclose(hessian, np.einsum("qrn,nqd,nre->de", second, lines, lines), atol=1e-10)
+    inverse = np.linalg.inv(np.linalg.cholesky(np.eye(d) * 4.0 + 0.5))
+    white = lines @ inverse.T
+    apart = np.linalg.norm(white[:, 0] - white[:, 1], axis=1)
+    np.testing.assert_allclose(model.predictors.norms(block, inverse, model.rows.sums)[2], apart, rtol=1e-12)
+    third = np.array([[[jets[6 + a + b + c] for c in (0, 1)] for b in (0, 1)] for a in (0, 1)])
+    wanted = np.einsum("qrsn,nqa,nrb,nsc->abc", third, white, white, white)
+    found = model.predictors.packed_third(
+        passes.third_derivatives(block, model.rows, model.predictors, theta, inverse), inverse
+    )
+    entries = [wanted[a, b, c] for a in range(d) for b in range(a + 1) for c in range(b + 1)]
+    np.testing.assert_allclose(found, entries, atol=1e-10)
+
+
+def test_posteriors_of_intercepts_are_those_of_quadrature():
+    """Draws of models with two parameters against a grid: means and sds, six standard errors (2e-9 each)."""
+    rng = np.random.default_rng(12)
+    ones, counts = np.ones((60, 1)), np.where(rng.random(60) < 0.3, 0, rng.poisson(2.0, 60)).astype(float)
+    models = {
+        "zero_logit": tb.Regression(ones, counts, tb.families.ZeroInflatedPoisson(tb.priors.Normal(0, 2)), FLAT),
+        "size": tb.Regression(ones, counts, tb.families.NegativeBinomial(tb.priors.LogNormal(0.5, 1.0)), FLAT),
+        "scale": tb.Regression(ones, counts, tb.families.StudentT(4.0, tb.priors.HalfNormal(3.0)), FLAT),
+    }
+    for name, model in models.items():
+        tree = tb.sample(model, draws=4000, chains=2, seed=3, progress=False)
+        first = np.asarray(tree["posterior"]["beta"]).ravel()
+        second = np.asarray(tree["posterior"][name]).ravel()
+        theta = [first, np.log(second) if name in ("size", "scale") else second]
+        grids = [np.linspace(part.mean() - 9 * part.std(), part.mean() + 9 * part.std(), 241) for part in theta]
+        block, values = model.source.whole.converted(), np.empty((241, 241))
+        for i, j in itertools.product(range(241), repeat=2):
+            point = np.array([grids[0][i], grids[1][j]])
+            values[i, j] = passes.potential(block, model.rows, model.predictors, point)
+        values += np.array([model.coefficient_priors.stand_in(np.array([0.0, t]))[0] for t in grids[1]])
+        density = np.exp(values.min() - values)
+        density /= density.sum()
+        table = tb.summary(tree)
+        for axis, (draws, grid) in enumerate(zip(theta, grids, strict=True)):
+            marginal = density.sum(axis=1 - axis)
+            mean = marginal @ grid
+            sd = math.sqrt(marginal @ (grid - mean) ** 2)
+            error = sd / math.sqrt(float(table["ess_bulk"].min()))
+            assert abs(draws.mean() - mean) < 6 * error, name
+            assert abs(draws.std() - sd) < 6 * error, name
+        assert tree.attrs["bound_violations"] == 0
+
+
+def test_what_is_expected_and_drawn_agree():
+    """Means of many draws, five standard errors (6e-7 each)."""
+    rng = np.random.default_rng(13)
+    size = 40_000
+    for family in (tb.families.ZeroInflatedPoisson(), tb.families.HurdlePoisson()):
+        eta = np.array([[0.7], [-0.4]]) * np.ones((2, size))
+        draws = family.draw(rng, eta)
+        assert abs(draws.mean() - family.expected(eta)[0]) < 5 * draws.std() / math.sqrt(size)
+    for family, eta in (
+        (tb.families.Categorical(3), np.array([[0.5], [-0.3]])),
+        (tb.families.Ordinal(3), np.array([[-0.5], [0.9]])),
+    ):
+        shares = family.expected(eta * np.ones((2, size)))
+        assert np.allclose(shares.sum(axis=0), 1.0)
+        found = np.bincount(family.draw(rng, eta * np.ones((2, size))).astype(int), minlength=3)
+        assert stats.chisquare(found, size * shares[:, 0]).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda X, y: tb.families.Categorical(1), "expected a number of 2 or more"),
+        (lambda X, y: tb.families.Categorical(["a", "a"]), "expected a number of 2 or more"),
+        (lambda X, y: tb.families.Ordinal(2), "expected a number of 3 or more"),
+        (lambda X, y: tb.families.Ordinal(3, "probit"), "expected 'logit'"),
+        (lambda X, y: tb.families.Gamma(None), "an unknown shape is not supported"),
+        (lambda X, y: tb.Regression(X, y + 0.5, tb.families.Categorical(3)), "whole numbers from 0 to 2"),
+        (lambda X, y: tb.Regression(X, y + 5.0, tb.families.Ordinal(4)), "no response has level"),
+        (lambda X, y: tb.Regression(X, 2 * y, tb.families.Ordinal()), "no response has level 1"),
+        (
+            lambda X, y: tb.Regression(X, y, tb.families.Categorical(3), offset=y + 1.0),
+            "no predictor that it belongs to",
+        ),
+        (lambda X, y: tb.Regression(X, y, tb.families.Poisson(), scale_design=X), "has no scale"),
+        (lambda X, y: tb.Regression(X, y, tb.families.Gaussian(1.0), scale_design=X), "whose scale is known"),
+        (lambda X, y: tb.Regression(X, y, tb.families.Gaussian(), scale_design=X[:5]), "5 rows were given"),
+        (
+            lambda X, y: tb.Regression(X, y, tb.families.Gaussian(tb.priors.HalfNormal(1)), scale_design=X),
+            "prior of the coefficients of the log scale",
+        ),
+        (lambda X, y: tb.Regression(X, y, tb.families.ZeroInflatedPoisson(3)), "expected a prior such as"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, words):
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((30, 2)), (np.arange(30) % 3).astype(float)
+    with pytest.raises(tb.errors.InputError, match=words):
+        make(X, y)
+
+
+def test_classes_and_levels_are_named():
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((30, 2)), (np.arange(30) % 3).astype(float)
+    assert tb.Regression(X, y, tb.families.Categorical()).names == ["1: x0", "1: x1", "2: x0", "2: x1"]
+    named = tb.Regression(X, y, tb.families.Categorical(["red", "green", "blue"]), names=["a", "b"])
+    assert named.names == ["green: a", "green: b", "blue: a", "blue: b"]
+    levels = tb.Regression(X, y, tb.families.Ordinal(["low", "middle", "high"]))
+    assert levels.names == ["x0", "x1", "cut low|middle", "cut middle|high"]
+    assert levels.outputs[1].labels == ("low|middle", "middle|high")
