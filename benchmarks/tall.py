@@ -65,10 +65,12 @@ READ = """
 import json, resource, sys, time
 import pyarrow.dataset as ds
 
+before = resource.getrusage(resource.RUSAGE_SELF)
 started = time.perf_counter()
 rows = sum(batch.num_rows for batch in ds.dataset(sys.argv[1]).to_batches(columns=sys.argv[2:]))
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps([time.perf_counter() - started, used.ru_utime + used.ru_stime]))
+cores = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+print(json.dumps([time.perf_counter() - started, cores]))
 """
 
 

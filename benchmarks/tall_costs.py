@@ -19,8 +19,8 @@ from tallbayes.setup.setup import setup_of
 N = 10**7
 WORKERS, CORES, STORAGE = 100, 4, 200e6
 """Of the cluster: workers, cores of each, and bytes a second that each reads from storage."""
-TASK = 0.005
-"""Seconds that a task costs the scheduler, whatever it does."""
+PARTITION, TASK = 1e7, 0.005
+"""Rows of a partition, and seconds that a task costs the scheduler, whatever it does."""
 
 
 def seconds_of_cpu(function) -> float:
@@ -41,11 +41,12 @@ def main() -> None:
     made: list[tb.Regression] = []
     profile = seconds_of_cpu(lambda: made.append(tb.Regression(path, "y", family, design=NAMES)))
     model = made[0]
-    whole = seconds_of_cpu(lambda: tb.sample(model, draws=2500, chains=4, seed=1, progress=False))
+    trees: list = []
+    run = {"draws": 2500, "chains": 4, "threads": 1, "seed": 1, "progress": False}
+    whole = seconds_of_cpu(lambda: trees.append(tb.sample(model, **run)))
     centre = setup_of(model).metric.centre
     slopes = seconds_of_cpu(lambda: model.source.reduce(passes.slopes, model.rows, model.predictors, centre))
-    tree = tb.sample(model, draws=50_000, chains=1, threads=1, seed=2, progress=False)
-    step = tree.attrs["sampling_seconds"] / 50_000
+    step = trees[0].attrs["sampling_seconds"] / (4 * (2500 + int(trees[0].attrs["warmup"])))
     count = int(setup_of(model).passes)
     core = (profile + whole) / count / N
     print(f"measured at n = {N:.0e}, d = {len(NAMES)}")
@@ -54,11 +55,15 @@ def main() -> None:
     print(f"  core-nanoseconds of a row, gradient alone      {1e9 * slopes / N:.0f}")
     print(f"  microseconds of a step of a chain              {1e6 * step:.2f}")
     print(f"assumed: {WORKERS} workers of {CORES} cores, each reading {STORAGE / 1e6:.0f} MB/s; {count} passes;")
-    print("  partitions of a million rows; 5 ms of the scheduler for each")
+    print(f"  partitions of {PARTITION:.0e} rows; {1e3 * TASK:.0f} ms of the scheduler for each")
     titles = ("rows", "file, TB", "reading, s", "sums, s", "tasks, s", "passes, min", "core-hours")
     print("".join(f"{title:>13}" for title in titles))
     for n in (1e9, 1e11):
-        reading, sums, tasks = n * row_bytes / (WORKERS * STORAGE), n * core / (WORKERS * CORES), n / 1e6 * TASK
+        reading, sums, tasks = (
+            n * row_bytes / (WORKERS * STORAGE),
+            n * core / (WORKERS * CORES),
+            n / PARTITION * TASK,
+        )
         minutes, hours = count * max(reading, sums, tasks) / 60, count * n * core / 3600
         figures = (n * row_bytes / 1e12, reading, sums, tasks, minutes, hours)
         print(f"{n:>13.0e}" + "".join(f"{figure:>13.2f}" for figure in figures))

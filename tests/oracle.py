@@ -558,6 +558,21 @@ def softmax_suprema(problem, order, radius):
     return found
 
 
+def zero_inflated(y, eta, zeta):
+    """Minus the log of the probability of a count that may be 0 for another reason."""
+    mean = eta.exp()
+    return zeta.softplus() + mean - eta * y - (zeta + mean).softplus() * (y == 0)
+
+
+def dispersed(y, eta, tau):
+    """(y + f) log(1 + e^(eta - tau)) - y eta - sum over j < y of log(1 + j / f), f = e^tau."""
+    f = tau.exp()
+    value = (eta - tau).softplus() * (f + y) - eta * y
+    for j in range(1, int(np.max(y))):
+        value = value - ((-tau).exp() * Real(j) + 1).log() * (y > j)
+    return value
+
+
 def ordinal_logit(y, a, b, levels):
     """-log(F(a) - F(b)); b is absent for level 0, and a for the last."""
     one = (-a).softplus() * (y < levels - 1)

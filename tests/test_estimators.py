@@ -57,18 +57,15 @@ def fitted(rows):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings(
-    "ignore:CountRegressor. y has fractions", "ignore::sklearn.exceptions.DataConversionWarning"
+    "ignore:CountRegressor. y has fractions",
+    "ignore:.*fit every response exactly",
+    "ignore::sklearn.exceptions.DataConversionWarning",
 )
 def test_scikit_learn_accepts_it(name):
     estimator = getattr(tb.estimators, name)(draws=250, chains=2)
     results = check_estimator(estimator, on_skip=None)
     assert len(results) > 50
     assert {each["check_name"] for each in results if each["status"] != "passed"} <= SKIPPED_BY_SKLEARN
-
-
-def test_three_classes_are_no_secret():
-    several = hasattr(tb.families, "Categorical")
-    assert made("BayesianClassifier").__sklearn_tags__().classifier_tags.multi_class == several
 
 
 # -- the posterior --
@@ -123,7 +120,10 @@ def test_intervals_of_responses_hold_them(rows, fitted, name):
     assert abs(np.mean((low < responses[name]) & (responses[name] < high)) - 0.9) < 0.06
     inner = model.predict_interval(X, kind="expected")
     assert np.all((inner[:, 0] > low) & (inner[:, 1] < high))
-    assert np.allclose(inner.mean(1), model.predict(X), atol=0.05)
+    beta = np.asarray(model.tree_["posterior"]["beta"]).reshape(-1, 3)
+    each = beta[:, :1] + beta[:, 1:] @ X.T
+    assert np.allclose(inner, np.quantile(each, [0.05, 0.95], axis=0).T)
+    assert np.allclose(model.predict(X), each.mean(0))
 
 
 @pytest.mark.parametrize("name", ["BayesianRegressor", "RobustRegressor"])
@@ -132,6 +132,46 @@ def test_the_scale_is_unknown_unless_given(rows, fitted, name):
     X, responses = rows
     assert abs(fitted[name].scale_ - 2.0) < 0.4
     assert made(name, scale=3.0).fit(X, responses[name]).scale_ == 3.0
+
+
+@pytest.mark.parametrize("name", ["BayesianRegressor", "RobustRegressor"])
+@pytest.mark.parametrize("n", [3, 40])
+def test_responses_without_noise(name, n):
+    """The scale is then what its prior says: about the spread of responses, over the root of the number of rows."""
+    X = np.random.default_rng(4).standard_normal((n, 3))
+    y = 1.0 + X @ [1.0, 2.0, -1.0]
+    with pytest.warns(UserWarning, match=f"{name}. the columns fit every response exactly"):
+        model = made(name).fit(X, y)
+    assert 0.3 * y.std() / np.sqrt(n) < model.scale_ < 5 * y.std()
+    assert np.all(np.abs(model.predict(X) - y) < 5 * model.scale_)
+    with pytest.raises(tb.errors.InputError, match="every response with a weight is the same"):
+        made(name).fit(X, np.ones(n))
+
+
+def test_the_scale_of_an_exact_fit_is_what_its_prior_leaves():
+    """A flat prior of one slope and IG(a, b) of the variance leave IG(a + (n - 1) / 2, b); six Monte Carlo errors."""
+    x = np.linspace(-1.0, 1.0, 200)[:, None]
+    family = tb.families.Gaussian(scale=tb.priors.InverseGamma(0.5, 0.5))
+    tree = tb.sample(tb.Regression(x, 2 * x[:, 0], family, tb.priors.Flat()), seed=1, progress=False)
+    precision = np.asarray(tree["posterior"]["scale"]).ravel() ** -2.0
+    effective = tb.summary(tree).loc["scale", "ess_bulk"]
+    assert effective > 200
+    assert abs(precision.mean() - 100 / 0.5) < 6 * (10 / 0.5) / np.sqrt(effective)
+
+
+def test_rates_are_a_choice():
+    X, y = np.ones((3, 1)), np.array([0.5, 1.0, 2.0])
+    assert [repr(tb.families.Poisson()), repr(tb.families.Poisson(rates=True))] == [
+        "Poisson()",
+        "Poisson(rates=True)",
+    ]
+    with pytest.raises(tb.errors.InputError, match="takes whole numbers, 0 or more"):
+        tb.Regression(X, y, tb.families.Poisson())
+    model = tb.Regression(X, y, tb.families.Poisson(rates=True))
+    with pytest.raises(tb.errors.InputError, match="takes numbers, 0 or more"):
+        tb.Regression(X, -y, model.family)
+    with pytest.raises(tb.errors.InputError, match="normalising constant"):
+        model.family.log_constant(y)
 
 
 def test_rates_with_exposures_as_weights_are_counts_with_an_offset():
@@ -261,7 +301,6 @@ def test_a_random_state_is_a_seed(rows):
     assert not np.array_equal(free.fit(X, y).coef_, free.fit(X, y).coef_)
 
 
-@pytest.mark.skipif(not hasattr(tb.families, "Categorical"), reason="no family of several classes")
 def test_three_classes():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((600, 2))
@@ -306,6 +345,8 @@ def test_what_cannot_be_used_is_refused(rows, fitted):
         fitted["CountRegressor"].predict_interval(X, kind="linear")
     with pytest.raises(tb.errors.InputError, match="between 0 and 1"):
         fitted["CountRegressor"].predict_interval(X, probs=[5, 95])
+    with pytest.raises(tb.errors.InputError, match="predict_interval: probs=90"):
+        fitted["BayesianClassifier"].predict_interval(X, probs=90)
     with pytest.raises(NotFittedError):
         made("CountRegressor").predict_interval(X)
 

@@ -1,6 +1,5 @@
 """Formulas: the design they make, what is kept of it, and that no order, kind of data or file changes it."""
 
-import inspect
 import json
 
 import numpy as np
@@ -722,6 +721,30 @@ def test_wrong_formulas_of_the_scale(frame):
     for text, message in (("y ~ x", "a formula for the scale has none"), ("~ offset(x)", "has an offset")):
         with pytest.raises(InputError, match=message):
             tb.glm("z ~ x", frame, tb.families.Gaussian(1.0), scale_formula=text)
-    if "scale_design" not in inspect.signature(tb.Regression.__init__).parameters:
-        with pytest.raises(InputError, match="'~ x' was given; a scale that depends on columns is not supported"):
-            tb.glm("z ~ x", frame, tb.families.Gaussian(1.0), scale_formula="~ x")
+    with pytest.raises(InputError, match="scale"):
+        tb.glm("y ~ x", frame, BERNOULLI, scale_formula="~ x")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_scale_that_depends_on_columns(frame, stream):
+    model = tb.glm("z ~ x + g", frame, tb.families.Gaussian(), scale_formula="~ x", stream=stream)
+    plain = tb.Regression(
+        model_matrix("x + g", frame), frame["z"], tb.families.Gaussian(), scale_design=model_matrix("x", frame)
+    )
+    assert model.names == plain.names
+    np.testing.assert_allclose(model.coefficient_priors.scale, plain.coefficient_priors.scale)
+    trees = [tb.sample(each, draws=100, chains=2, seed=1, progress=False) for each in (model, plain)]
+    np.testing.assert_allclose(*(tree["laplace"]["mode"] for tree in trees), rtol=1e-4, atol=1e-6)
+    expected, *_ = tb.predict(trees[0], model, average=True)["estimate"]
+    assert expected == pytest.approx(frame["z"].mean(), abs=0.05)
+    again, *_ = tb.predict(trees[0], new_data=frame, average=True)["estimate"]
+    assert again == pytest.approx(expected)
+
+
+def test_classes_are_named_by_the_response(frame):
+    for stream in (False, True):
+        model = tb.glm("g ~ x", frame, tb.families.Categorical(), stream=stream)
+        assert "g: 0 = 'a', 1 = 'b', 2 = 'c'" in repr(model)
+        assert model.family.labels == ("a", "b", "c")
+        assert np.array_equal(whole(model.source)[1][:, 0], frame["g"].map({"a": 0, "b": 1, "c": 2}))
+        assert restore(model.to_json()).names == model.names

@@ -278,7 +278,7 @@ def test_settings_that_cannot_be_used(data, model, tree):
 def test_a_forgotten_offset_is_asked_for(data):
     X, y = data
     for model in (
-        tb.Regression(X, y, tb.families.Poisson(), offset=np.full(3000, 0.3), names=NAMES),
+        tb.Regression(X, y, tb.families.Poisson(), offset=np.arange(3000) // 2999, names=NAMES),
         tb.Regression(Streamed(X, y, 0.3), None, tb.families.Poisson()),
     ):
         with pytest.raises(InputError, match=r"the model has an offset.*offset=\.\.\."):

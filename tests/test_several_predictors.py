@@ -123,7 +123,7 @@ def test_bounds_hold_and_are_reached(name, m):
         assert np.max(found) <= (rise if m % 2 == 0 else whole) + slack
         assert -np.min(found) <= (fall if m % 2 == 0 else whole) + slack
         if norms[1] == 0.0 and radius < 0.01 and not pairs:
-            assert np.max(np.abs(found)) >= 0.98 * whole - 1e-9
+            assert np.max(np.abs(found)) >= 0.98 * whole - 1e-3 * norms[0] ** m
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -215,11 +215,12 @@ def test_posteriors_of_intercepts_are_those_of_quadrature():
         first = np.asarray(tree["posterior"]["beta"]).ravel()
         second = np.asarray(tree["posterior"][name]).ravel()
         theta = [first, np.log(second) if name in ("size", "scale") else second]
-        grids = [np.linspace(part.mean() - 9 * part.std(), part.mean() + 9 * part.std(), 241) for part in theta]
-        block, values = model.source.whole.converted(), np.empty((241, 241))
-        for i, j in itertools.product(range(241), repeat=2):
-            point = np.array([grids[0][i], grids[1][j]])
-            values[i, j] = passes.potential(block, model.rows, model.predictors, point)
+        grids = [np.linspace(part.mean() - 9 * part.std(), part.mean() + 9 * part.std(), 121) for part in theta]
+        values = np.zeros((121, 121))
+        mesh = np.stack([part.ravel() for part in np.meshgrid(*grids, indexing="ij")])
+        for count, times in zip(*np.unique(counts, return_counts=True), strict=True):
+            found = model.rows.jets(np.full((mesh.shape[1], 1), count), mesh, 0)[0]
+            values += times * found.reshape(values.shape)
         values += np.array([model.coefficient_priors.stand_in(np.array([0.0, t]))[0] for t in grids[1]])
         density = np.exp(values.min() - values)
         density /= density.sum()

@@ -11,11 +11,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tallbayes.api import sample
+from tallbayes.compiled import silence
 from tallbayes.estimators.rows import INTERCEPT, Rows, with_intercept
 from tallbayes.families import Family
 from tallbayes.models.regression import Regression
 from tallbayes.predictions.asked import EXPECTED
 from tallbayes.predictions.predict import predict
+from tallbayes.results.summary import checked_probs
 
 Array = NDArray[np.float64]
 
@@ -74,8 +76,11 @@ class BayesianEstimator(BaseEstimator):
 
     def _predicted(self, X: NDArray[Any], probs: Sequence[float] = (), kind: str = EXPECTED) -> Array:
         """Return rows x outcomes x (mean over all draws, quantiles)."""
+        probs = checked_probs("predict_interval", probs)
         design = with_intercept(X) if self.fit_intercept else X
         draws = self.tree_["posterior"].sizes
-        table = predict(self.tree_, new_data=design, kind=kind, probs=probs, draws=draws["chain"] * draws["draw"])
+        most = draws["chain"] * draws["draw"]
+        with silence():
+            table = predict(self.tree_, new_data=design, kind=kind, probs=probs, draws=most)
         columns = ["estimate", *table.columns[len(table.columns) - len(probs) :]]
         return np.asarray(table[columns], dtype=np.float64).reshape(X.shape[0], -1, len(columns))

@@ -6,14 +6,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from tallbayes import families
 from tallbayes.errors import InputError
 from tallbayes.estimators.base import INTERVAL, Array, BayesianEstimator
 from tallbayes.estimators.rows import weighted_rows
-from tallbayes.families import Bernoulli, Family
+from tallbayes.families import Bernoulli, Categorical, Family
 
 
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
@@ -102,8 +101,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         check_classification_targets(labels)
         rows = weighted_rows(design, labels, sample_weight)
         self.classes_, codes = np.unique(rows.y, return_inverse=True)
-        family = self._family(type_of_target(labels))
-        self._draw(rows._replace(y=codes.astype(np.float64)), family)
+        self._draw(rows._replace(y=codes.astype(np.float64)), self._family())
         slopes, intercepts = self._coefficients()
         if len(self.classes_) > 2:
             slopes = np.concatenate([np.zeros((1, slopes.shape[1])), slopes])
@@ -111,7 +109,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self.coef_, self.intercept_ = slopes, intercepts
         return self
 
-    def _family(self, kind: str) -> Family:
+    def _family(self) -> Family:
         """Return the family for so many classes, or raise if there is none."""
         count = len(self.classes_)
         if count < 2:
@@ -121,13 +119,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             )
         if count == 2:
             return Bernoulli(self.link)
-        if not hasattr(families, "Categorical"):
-            raise InputError(
-                f"Only binary classification is supported. The type of the target is {kind}, with {count} classes."
-            )
         if self.link != "logit":
             raise InputError(f"link: {self.link!r} was given for {count} classes; more than two take 'logit' only.")
-        return families.Categorical([str(name) for name in self.classes_])
+        return Categorical([str(name) for name in self.classes_])
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, averaged over the draws.
@@ -195,9 +189,3 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         """
         found = self._predicted(self._new_rows(X), probs)[:, :, 1:]
         return found[:, 0] if found.shape[1] == 1 else found
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of the estimator."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = hasattr(families, "Categorical")
-        return tags

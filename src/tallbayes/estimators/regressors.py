@@ -11,11 +11,13 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import validate_data
 
+from tallbayes.checks import is_number
 from tallbayes.errors import InputError
 from tallbayes.estimators.base import INTERVAL, Array, BayesianEstimator
-from tallbayes.estimators.rows import Rows, weighted_rows
+from tallbayes.estimators.rows import Rows, fits_exactly, weighted_rows
 from tallbayes.families import Family, Gaussian, Poisson, StudentT
 from tallbayes.predictions.asked import EXPECTED, PREDICTIVE
+from tallbayes.priors import InverseGamma
 
 
 class _Regressor(RegressorMixin, BayesianEstimator):
@@ -23,6 +25,11 @@ class _Regressor(RegressorMixin, BayesianEstimator):
 
     coef_: Array
     intercept_: float
+
+    @property
+    def _fewest_rows(self) -> int:
+        """How many rows there must be."""
+        return 1
 
     @abstractmethod
     def _family(self, rows: Rows) -> Family:
@@ -45,7 +52,7 @@ class _Regressor(RegressorMixin, BayesianEstimator):
         Self
             The estimator itself.
         """
-        design, responses = validate_data(self, X, y, y_numeric=True)
+        design, responses = validate_data(self, X, y, y_numeric=True, ensure_min_samples=self._fewest_rows)
         rows = weighted_rows(design, responses, sample_weight)
         self._draw(rows, self._family(rows))
         slopes, intercepts = self._coefficients()
@@ -94,6 +101,30 @@ class _Linear(_Regressor):
 
     scale: Any
     scale_: float
+
+    @property
+    def _fewest_rows(self) -> int:
+        """Two, if the scale of the noise is to be learned from them."""
+        return 1 if is_number(self.scale) else 2
+
+    @abstractmethod
+    def _with_scale(self, scale: Any) -> Family:
+        """Return the family with a scale that is known, has a prior, or the family's own prior."""
+
+    def _family(self, rows: Rows) -> Family:
+        family = self._with_scale(self.scale)
+        if self.scale is not None or not fits_exactly(rows, bool(self.fit_intercept)):
+            return family
+        unit = family.predictor_scale(rows.y, np.ones(1) if rows.weights is None else rows.weights)
+        if not unit > 0.0:
+            return family  # which says what is wrong
+        warnings.warn(
+            f"{type(self).__name__}: the columns fit every response exactly, so the data say nothing of the noise, or "
+            "that there is none. Its scale has an inverse gamma prior that weighs as one row whose residual is the "
+            "spread of the responses. Use more rows or fewer columns, or give scale, a number or a prior.",
+            stacklevel=4,
+        )
+        return self._with_scale(InverseGamma(0.5, 0.5 * unit**2))
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Draw from the posterior.
@@ -191,8 +222,8 @@ class BayesianRegressor(_Linear):
         self.threads = threads
         self.random_state = random_state
 
-    def _family(self, rows: Rows) -> Family:
-        return Gaussian(scale=self.scale)
+    def _with_scale(self, scale: Any) -> Family:
+        return Gaussian(scale=scale)
 
 
 class RobustRegressor(_Linear):
@@ -257,8 +288,8 @@ class RobustRegressor(_Linear):
         self.threads = threads
         self.random_state = random_state
 
-    def _family(self, rows: Rows) -> Family:
-        return StudentT(df=self.df, scale=self.scale)
+    def _with_scale(self, scale: Any) -> Family:
+        return StudentT(df=self.df, scale=scale)
 
 
 class CountRegressor(_Regressor):

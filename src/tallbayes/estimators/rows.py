@@ -15,6 +15,9 @@ INTERCEPT = "Intercept"
 MOST_SORTED = 10_000
 """Rows up to which equal ones are put together and all are sorted, which takes some milliseconds."""
 
+EXACT = 1e-10
+"""Residuals that are so small beside the responses are taken for rounding."""
+
 
 class Rows(NamedTuple):
     """Design and responses; weights, or None where all are 1."""
@@ -61,6 +64,32 @@ def with_intercept(X: NDArray[Any]) -> NDArray[Any]:
     design = np.empty((X.shape[0], X.shape[1] + 1), dtype=X.dtype)
     design[:, 0], design[:, 1:] = 1, X
     return design
+
+
+def fits_exactly(rows: Rows, intercept: bool) -> bool:
+    """Return whether the columns of a small set can fit every response, to rounding.
+
+    Parameters
+    ----------
+    rows : Rows
+        The different rows, as `weighted_rows` gives them.
+    intercept : bool
+        Whether there is an intercept beside the columns.
+
+    Returns
+    -------
+    bool
+        False without a look for more than `MOST_SORTED` rows.
+    """
+    n = rows.y.size
+    if n > MOST_SORTED:
+        return False
+    design = (with_intercept(rows.X) if intercept else rows.X).astype(np.float64)
+    if n <= design.shape[1]:
+        return True
+    y = rows.y.astype(np.float64)
+    found = np.linalg.lstsq(design, y, rcond=None)[0]
+    return bool(np.max(np.abs(y - design @ found)) <= EXACT * np.max(np.abs(y)))
 
 
 def _checked(sample_weight: Any, n: int) -> Vector:

@@ -288,9 +288,7 @@ def prepare_thinning(
         answer_from(model, metric),
         partial(exceeds, model.rows),
         table_bytes=sum(array.nbytes for array in shared) + expansion.surrogate.padded.nbytes,
-        chain_bytes=0
-        if supply.endless
-        else sum(a.nbytes for a in supply.rows) + 8 * model.d * supply.rows.psi.size,
+        chain_bytes=0 if supply.endless else supply.chain_bytes,
         radius=bounds.radius if kind.local else math.inf,
         tables=terms.tables,
         free=free,

@@ -278,8 +278,9 @@ class Regression(Model):
 
     @cached_property
     def has_offset(self) -> bool:
-        """Whether rows have an offset, by the first block."""
-        offset = next(iter(self.source.blocks())).offset
+        """Whether rows have an offset; of rows that are not in memory, by the first block."""
+        source = self.source
+        offset = source.offset if isinstance(source, ArraySource) else next(iter(source.blocks())).offset
         return bool(np.any(offset != 0.0))
 
     def to_json(self) -> str:

@@ -20,6 +20,8 @@ Matrix = NDArray[np.float64]
 
 CERTAIN = 1e-13
 """Residuals that are so small beside the responses are made of rounding."""
+SMALL = 1e-3
+"""Where a scale starts, beside the spread of the responses, if they are fitted exactly and its prior allows for it."""
 REFINEMENTS = 2
 """How often a ridge's effect on least squares is taken back."""
 
@@ -36,8 +38,8 @@ def least_squares(X: Matrix, target: Vector) -> Vector:
     return np.asarray(np.linalg.solve(gram + ridge, X.T @ target / scale) / scale)
 
 
-def starting_scale(block: Block, target: Vector, beta: Vector) -> float:
-    """Return the log of the residuals' spread, as outliers that were drawn in leave it."""
+def starting_scale(block: Block, target: Vector, beta: Vector, least: float = 0.0) -> float:
+    """Return the log of the residuals' spread, as outliers that were drawn in leave it; of something, at least."""
     residual = target - block.X @ beta
     for _ in range(REFINEMENTS):
         residual = residual - block.X @ least_squares(block.X, residual)
@@ -45,6 +47,7 @@ def starting_scale(block: Block, target: Vector, beta: Vector) -> float:
     largest = float(np.max(np.abs(target), initial=0.0)) + float(
         np.max(np.abs(block.X) @ np.abs(beta), initial=0.0)
     )
+    spread = max(spread, least)
     if not spread > CERTAIN * largest:
         raise NoModeError(
             f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside "
@@ -54,21 +57,25 @@ def starting_scale(block: Block, target: Vector, beta: Vector) -> float:
     return math.log(spread)
 
 
-def refuse_certain_scale(model: "Regression", spread: float) -> None:
-    """Raise where the posterior of an unknown scale does not exist, or has no mode: nothing is left to estimate it."""
+def keeps_from_zero(model: "Regression") -> bool:
+    """Return whether the prior of the scale has a density that vanishes at 0 faster than any power.
+
+    There is then a mode even if the columns fit every response exactly; if it is positive at 0 there is not.
+    """
     scale: Any = getattr(model.family, "scale", None)
     prior = scale.of_scale() if hasattr(scale, "of_scale") else None
-    # Densities that vanish at 0 faster than any power keep a mode; those that are positive there do not.
-    vanishes = prior is not None and bool(
-        prior.kind[0] == NORMAL or (prior.kind[0] == POWER and prior.scale[0] < 0.0)
-    )
+    return prior is not None and bool(prior.kind[0] == NORMAL or (prior.kind[0] == POWER and prior.scale[0] < 0.0))
+
+
+def refuse_certain_scale(model: "Regression", spread: float) -> None:
+    """Raise where the posterior of an unknown scale does not exist, or has no mode: nothing is left to estimate it."""
     if not spread > 0.0:
         raise InputError(
             "y: every response with a weight is the same, so nothing is known of the scale of the noise. Give it, e.g. "
             f"{type(model.family).__name__}(scale=1.0)."
         )
     columns = len(model.source.names)
-    if model.n <= columns and not vanishes:
+    if model.n <= columns and not keeps_from_zero(model):
         raise InputError(
             f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every "
             "response exactly, and the density of the scale rises towards 0 without end. Use fewer columns, give the "
@@ -89,7 +96,8 @@ def starting_parameters(model: "Regression", block: Block, target: Vector) -> Ve
         return beta
     level = model.family.starting_second(block.responses[:, 0])
     if level is None:
-        level = starting_scale(block._replace(X=X[:, :columns]), target, beta)
+        least = SMALL * model.unit if keeps_from_zero(model) else 0.0
+        level = starting_scale(block._replace(X=X[:, :columns]), target, beta, least)
     if structure.lines[-1].count == 0:
         return np.append(beta, level)
     return np.append(beta, least_squares(X[:, columns:], np.full(block.count, level)))

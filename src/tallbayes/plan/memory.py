@@ -8,7 +8,7 @@ from tallbayes.sources.arrays import rows_of_a_block
 
 DRAW_BYTES = 8 + 1 + 1
 """Of a draw beside its coefficients: rows touched, whether it was accepted, and whether on all rows."""
-BLOCK_COPIES = 1.5
+BLOCK_COPIES = 1.0
 """Blocks' worth of numbers that a thread makes of a block, on average over the kinds of passes."""
 TABLE_COPY = 16
 """Bytes for each row that the making of a table to draw from takes, and gives back."""

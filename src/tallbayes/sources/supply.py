@@ -170,6 +170,11 @@ class StreamedSupply:
         self._gone: deque[tuple[Stream, object]] = deque()
         self._lock = threading.Lock()
 
+    @property
+    def chain_bytes(self) -> int:
+        """Memory of a chain's slots, about."""
+        return 8 * (len(self._source.names) + 6) * max(self._open.values(), default=self._slots)
+
     def reserve(self, streams: dict[Stream, int]) -> tuple[Request, ...]:
         """Say how many slots streams will need, and return what a pass for something else should fill."""
         self._open |= streams
