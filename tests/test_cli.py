@@ -245,6 +245,11 @@ def test_wrong_use_is_explained_without_a_traceback(folder, case, capsys, monkey
 
 def test_families_and_priors_as_text():
     assert repr(family_of("student_t(df=4, scale=10)")) == repr(tb.families.StudentT(4, 10))
+    assert family_of("student_t(df=4)").scale is None
+    assert family_of("gaussian(scale=half_normal(3))") == tb.families.Gaussian(tb.priors.HalfNormal(3))
+    with pytest.raises(tb.errors.InputError, match="'system' is not known"):
+        family_of("gaussian(scale=system('ls'))")
+    assert "half_normal" not in known_priors()
     assert repr(family_of("bernoulli(link=probit)")) == repr(tb.families.Bernoulli("probit"))
     assert repr(family_of("probit")) == repr(tb.families.Bernoulli("probit"))
     assert {"bernoulli", "negative_binomial", "student_t", "pseudo_huber"} <= set(known_families())
@@ -274,3 +279,16 @@ def test_python_dash_m():
         [sys.executable, "-m", "tallbayes", "--version"], capture_output=True, text=True, check=True
     )
     assert said.stdout == f"tallbayes {tb.__version__}\n"
+
+
+def test_unknown_scales(folder):
+    """The scale is one more line of the summary, or has a formula of its own; the result predicts new rows."""
+    rows, out = str(folder / "trips.parquet"), folder / "scale.nc"
+    common = ["--family", "student_t(df=4)", "--draws", "100", "--seed", "1", "--json", "--quiet"]
+    constant = run("fit", rows, "hour ~ origin", *common)
+    assert "scale" in json.loads(constant.stdout)["summary"]
+    result = run("fit", rows, "hour ~ origin", *common, "--scale-formula", "~ month", "--out", str(out))
+    names = ["Intercept", "origin[T.JFK]", "origin[T.LGA]", "scale_beta[Intercept]", "scale_beta[month]"]
+    assert list(json.loads(result.stdout)["summary"]) == names
+    predicted = run("predict", str(out), str(folder / "new.parquet"), "--json")
+    assert len(json.loads(predicted.stdout)) == 20

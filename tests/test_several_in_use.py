@@ -137,7 +137,7 @@ def test_predictions_by_hand(name, frame, runs):
     theta = parameter_draws(tree, model)
     assert theta.shape == (2, 120, model.d)
     np.testing.assert_array_equal(theta, theta_draws(tree))
-    _response, columns, scale, family = CASES[name]
+    _, columns, scale, family = CASES[name]
     p, flat = len(columns), theta.reshape(-1, model.d)
     x = frame[columns].to_numpy()[:6]
     at = (flat[:, :p] @ x.T)[None]

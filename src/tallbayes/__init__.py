@@ -11,7 +11,7 @@ from tallbayes.api import explain, sample
 from tallbayes.factors import Factors
 from tallbayes.formulas import glm
 from tallbayes.models.regression import Regression
-from tallbayes.plan.explain import Explanation
+from tallbayes.plan.explain import Explanation as Explanation
 from tallbayes.plots import plot_densities as plot_densities
 from tallbayes.plots import plot_forest as plot_forest
 from tallbayes.plots import plot_ppc as plot_ppc
@@ -25,10 +25,10 @@ from tallbayes.predictions.predict import predict
 from tallbayes.report.page import report
 from tallbayes.results.files import load, save
 from tallbayes.results.summary import summary
-from tallbayes.results.verdict import laplace_check, verdict
+from tallbayes.results.verdict import laplace_check as laplace_check
+from tallbayes.results.verdict import verdict
 
 __all__ = [
-    "Explanation",
     "Factors",
     "Regression",
     "bounds",
@@ -40,7 +40,6 @@ __all__ = [
     "families",
     "glm",
     "kernels",
-    "laplace_check",
     "load",
     "loo",
     "plots",

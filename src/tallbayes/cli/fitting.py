@@ -19,7 +19,8 @@ FormulaText = Annotated[str, typer.Argument(help="Such as 'late ~ bs(hour, df=5)
 FamilyText = Annotated[
     str,
     typer.Option(
-        help=f"Likelihood, with its parameters if need be: 'student_t(df=4, scale=10)', 'bernoulli(link=probit)'. "
+        help=f"Likelihood, with its parameters if need be: 'student_t(df=4)', 'student_t(df=4, scale=10)', "
+        f"'gaussian(scale=half_normal(10))', 'bernoulli(link=probit)'; a scale that is not given is estimated. "
         f"One of {', '.join(known_families())}."
     ),
 ]
@@ -33,7 +34,9 @@ PriorTexts = Annotated[
 ]
 Offset = Annotated[str | None, typer.Option(help="Offset: a column, or an expression such as 'log(exposure)'.")]
 Weights = Annotated[str | None, typer.Option(help="Frequency weights: a column.")]
-ScaleFormula = Annotated[str | None, typer.Option(help="Formula of the log scale, such as '~ hour'.")]
+ScaleFormula = Annotated[
+    str | None, typer.Option(help="Formula of the log scale, or of the zeros' log odds, such as '~ hour'.")
+]
 Missing = Annotated[str, typer.Option(help="Rows in which a value is missing: 'error' or 'drop'.")]
 Draws = Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")]
 Chains = Annotated[int, typer.Option(min=1, help="Number of chains.")]

@@ -9,7 +9,7 @@ from typing import Any
 from tallbayes import families, priors
 from tallbayes.errors import InputError
 from tallbayes.families import Family
-from tallbayes.priors import Prior
+from tallbayes.priors import Prior, ScalePrior
 
 LINKS = ("probit", "cloglog")
 """Links of Bernoulli that are families of their own on a command line, as `tallbayes warmup` has them."""
@@ -30,10 +30,14 @@ def known_families() -> dict[str, Any]:
     return found
 
 
-def known_priors() -> dict[str, Any]:
-    """Return what makes each prior, by its name on a command line."""
+def known_priors(kind: type = Prior) -> dict[str, Any]:
+    """Return what makes each prior of coefficients, or of another kind, by its name on a command line."""
     kinds = {name: getattr(priors, name) for name in priors.__all__}
-    return {snake_case(name): k for name, k in kinds.items() if isinstance(k, type) and k is not Prior}
+    return {
+        snake_case(name): k
+        for name, k in kinds.items()
+        if isinstance(k, type) and issubclass(k, kind) and k not in {Prior, ScalePrior}
+    }
 
 
 def family_of(text: str) -> Family:
@@ -69,6 +73,8 @@ def _made(text: str, known: dict[str, Any], option: str) -> Any:
         name = ast.unparse(call.func if call else node).lower().replace("-", "_")
         given = [ast.literal_eval(argument) for argument in call.args] if call else []
         named = {str(k.arg): _plain_or_name(k.value) for k in call.keywords} if call else {}
+    except InputError:
+        raise
     except (SyntaxError, ValueError):
         raise InputError(f"{option}: {text!r} cannot be read; expected e.g. {_example(option)}.") from None
     if name not in known:
@@ -80,7 +86,9 @@ def _made(text: str, known: dict[str, Any], option: str) -> Any:
 
 
 def _plain_or_name(node: ast.expr) -> Any:
-    """Return a plain value; a bare word is text, since quotes are a nuisance in a shell."""
+    """Return a plain value; a bare word is text, since quotes are a nuisance in a shell; a call makes a prior."""
+    if isinstance(node, ast.Call):
+        return _made(ast.unparse(node), {**known_priors(), **known_priors(ScalePrior)}, "--family")
     return node.id if isinstance(node, ast.Name) and node.id != "None" else ast.literal_eval(node)
 
 

@@ -78,7 +78,7 @@ def _sum_potential(
                 continue
             load_row(rows.design, first + r, x)
             offset = rows.offset[min(first + r, rows.offset.size - 1)]
-            predict(layout, x, rows.responses[first + r], offset, (theta, theta, theta), ends)
+            predict(layout, x, rows.responses[first + r], offset, theta, theta, theta, ends)
             for p in range(layout.shape[0]):
                 eta[p, r] = ends[0, p]
         jets(

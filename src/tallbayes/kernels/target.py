@@ -161,5 +161,5 @@ def row_of(target: Target, i: int) -> TargetRow:
     load_row(rows.design, i, x)
     offset, weight = (float(v[min(i, v.size - 1)]) for v in (rows.offset, rows.weight))
     lines, ends = lines_of_row(layout, x, response, centre.size), np.empty((3, layout.shape[0]))
-    predict(layout, x, response, offset, (centre, centre, centre), ends)
+    predict(layout, x, response, offset, centre, centre, centre, ends)
     return TargetRow(x, response, weight, offset, lines, ends[0] if layout.size else centre)

@@ -67,7 +67,7 @@ def try_row(
     if layout.shape[0] > 0:
         x = row[: design[COLUMNS]]
         load_row(design, i, x)
-        predict(layout, x, responses[i], offsets[min(i, offsets.size - 1)], (centre, move, other), ends)
+        predict(layout, x, responses[i], offsets[min(i, offsets.size - 1)], centre, move, other, ends)
         remainders(parameters, responses[i], ends[0], ends[1], ends[2], order, pair)
     else:
         remainders(parameters, responses[i], centre, move, other, order, pair)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
@@ -470,12 +471,18 @@ def own_parameter(layout: Layout, p: int, response: Vector) -> int:
     return layout[p, OWN] + at if 0 <= at < layout[p, OWN_COUNT] else -1
 
 
-@compiled
+@register_jitable(inline="always")  # a call with so many arrays costs as much as the products
 def predict(
-    layout: Layout, row: Vector, response: Vector, offset: float, points: tuple[Vector, Vector, Vector], out: Matrix
+    layout: Layout,
+    row: Vector,
+    response: Vector,
+    offset: float,
+    centre: Vector,
+    move: Vector,
+    other: Vector,
+    out: Matrix,
 ) -> None:
     """Put a row's predictors into out: offset included at the first point, and without it at the two others."""
-    centre, move, other = points
     for p in range(layout.shape[0]):
         column, parameter = layout[p, COLUMN], layout[p, PARAMETER]
         at_centre, before, after = 0.0, 0.0, 0.0
