@@ -242,6 +242,20 @@ def test_poisson_counts_are_seldom_suspected(mean):
     assert np.max(z) < 4.0
 
 
+# -- report --
+
+
+def test_the_report_of_a_formula_says_it(frame):
+    from tallbayes.report.page import page
+
+    few = frame.assign(x=np.round(frame["x"]))
+    few.loc[0, "x"] = np.nan
+    text = page(sampled(tb.glm("cases ~ x", pd.concat([few] * 3), POISSON, missing="drop")))
+    assert "<h1>cases ~ x</h1>" in text
+    assert "3 of 1,200 rows" in text
+    assert "put together into" in text
+
+
 # -- help --
 
 
