@@ -614,13 +614,16 @@ class Atoms(NamedTuple):
         atoms = sympy.symbols(names)
 
         def slope(expression, j):
-            read = [sympy.sympify(self.slopes.get(name, ("0", "0"))[j], dict(zip(names, atoms))) for name in names]
+            read = [
+                sympy.sympify(self.slopes.get(name, ("0", "0"))[j], dict(zip(names, atoms, strict=False)))
+                for name in names
+            ]
             return sympy.expand(sum(sympy.diff(expression, a) * r for a, r in zip(atoms, read, strict=True)))
 
         found = []
         for b in range(m + 1):
             by = [0] * (m - b) + [1] * b
-            expression = sympy.sympify(potential_slopes[by[0]], dict(zip(names, atoms)))
+            expression = sympy.sympify(potential_slopes[by[0]], dict(zip(names, atoms, strict=False)))
             for j in by[1:]:
                 expression = slope(expression, j)
             found.append(sympy.Poly(expression, *atoms))

@@ -310,6 +310,7 @@ POTENTIALS = {
     "wall": lambda x: np.where(x >= -0.7, 0.5 * (x + 2) ** 2, np.inf),
     "student": lambda x: 2.5 * np.log1p(x * x / 4),
     "far from zero": lambda x: 8.0 * (x - 40.0) ** 2,
+    "cliffs": lambda x: np.where(x < -1.0, -3000.0 * (x + 1.0), np.where(x > 2.0, 900.0 * (x - 2.0), 0.1 * x)),
 }
 
 

@@ -10,6 +10,8 @@ DRAW_BYTES = 8 + 1 + 1
 """Of a draw beside its coefficients: rows touched, whether it was accepted, and whether on all rows."""
 BLOCK_COPIES = 1.0
 """Blocks' worth of numbers that a thread makes of a block, on average over the kinds of passes."""
+SKETCH_COPIES = 1.5
+"""The same of a pass that draws the sketch, beyond that."""
 TABLE_COPY = 16
 """Bytes for each row that the making of a table to draw from takes, and gives back."""
 
@@ -36,7 +38,9 @@ def peak_bytes(prepared: Prepared, draws: int, chains: int, threads: int) -> flo
     n, d = prepared.model.n, prepared.model.d
     block = 8.0 * d * min(n, rows_of_a_block(d))
     drawn = TABLE_COPY * n if getattr(prepared.supply, "endless", False) else 0
-    set_up = max(search_bytes(n, d), prepared.table_bytes + max(BLOCK_COPIES * threads * block, drawn))
+    # A sketch is drawn from whitened rows, which stay while its bytes are made: a block more for each thread.
+    copies = BLOCK_COPIES + (SKETCH_COPIES if prepared.plan.get("sketch", False) else 0.0)
+    set_up = max(search_bytes(n, d), prepared.table_bytes + max(copies * threads * block, drawn))
     one = 8 * d + DRAW_BYTES
     room = min(max(draws, prepared.warmup), LARGEST_CHUNK) * one  # where a chain writes the draws of a chunk
     looked_at = 2 * 8 * d * min(draws, AT_ONCE)  # the last look at how chains have mixed

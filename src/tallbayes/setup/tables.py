@@ -119,8 +119,10 @@ def with_probabilities(
     right = 0.5 * slopes[-1] if slopes[-1] * span > 1.0 and math.isfinite(high) else 1e6 / span
     values = values - np.min(values)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        mean = np.where(np.abs(rises) < 1e-9, 1.0, -np.expm1(-rises) / np.where(rises == 0.0, 1.0, rises))
-        masses = np.diff(knots) * np.exp(-values[:-1]) * mean
+        # From the lower end of each segment, where the density is largest: steep ones would overflow from the other.
+        steep = np.abs(rises)
+        mean = np.where(steep < 1e-9, 1.0, -np.expm1(-steep) / np.where(steep == 0.0, 1.0, steep))
+        masses = np.diff(knots) * np.exp(-np.minimum(values[:-1], values[1:])) * mean
     parts = np.concatenate([[math.exp(-values[0]) / left], masses, [math.exp(-values[-1]) / right]])
     total = float(np.sum(parts))
     return np.stack([knots, values + math.log(total), np.cumsum(parts)[:-1] / total]), (float(left), float(right))
@@ -212,8 +214,10 @@ def draw_from_table(lines: Matrix, facts: Matrix, t: int, rng: Any) -> float:
         return knots[0, last] + rng.standard_exponential() / slopes[1]
     uniform, rise = rng.random(), knots[1, k + 1] - knots[1, k]
     share = uniform
-    if rise != 0.0:
+    if rise > 0.0:
         share = -math.log1p(uniform * math.expm1(-rise)) / rise
+    elif rise < 0.0:  # the same, written so that a steep fall does not overflow
+        share = 1.0 - math.log(uniform + (1.0 - uniform) * math.exp(rise)) / rise
     return knots[0, k] + share * (knots[0, k + 1] - knots[0, k])
 
 
