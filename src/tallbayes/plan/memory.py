@@ -8,6 +8,8 @@ from tallbayes.sources.arrays import rows_of_a_block
 
 DRAW_BYTES = 8 + 1 + 1
 """Of a draw beside its coefficients: rows touched, whether it was accepted, and whether on all rows."""
+JUDGED_BYTES = 60
+"""For each draw of a coefficient, while R-hat and effective draws are found: ranks, and Fourier transforms."""
 BLOCK_COPIES = 1.0
 """Blocks' worth of numbers that a thread makes of a block, on average over the kinds of passes."""
 SKETCH_COPIES = 1.5
@@ -44,5 +46,7 @@ def peak_bytes(prepared: Prepared, draws: int, chains: int, threads: int) -> flo
     one = 8 * d + DRAW_BYTES
     room = min(max(draws, prepared.warmup), LARGEST_CHUNK) * one  # where a chain writes the draws of a chunk
     looked_at = 2 * 8 * d * min(draws, AT_ONCE)  # the last look at how chains have mixed
-    running = prepared.table_bytes + chains * (prepared.chain_bytes + room + draws * one) + looked_at
+    judged = min(threads, d) * JUDGED_BYTES * chains * draws  # when they have ended: a coefficient in each thread
+    running = prepared.table_bytes + chains * (prepared.chain_bytes + draws * one)
+    running += max(chains * room + looked_at, judged)
     return max(set_up, float(running))
