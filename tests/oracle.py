@@ -464,6 +464,31 @@ class JointProblem(Problem):
         return np.linalg.norm(self.lines @ self.unwhiten, axis=2)
 
 
+def mixed_derivatives(potential, y, eta, second, m):
+    """Derivatives of order m by two predictors, m - b times by the first and b times by the second; b = 0 to m.
+
+    From the derivatives along m + 1 lines of different slopes.
+    """
+    turns = np.arange(-m, m + 1, 2).astype(Real)
+    values = []
+    for turn in turns:
+        steps = Series(Real(eta), Real(1), 0, 0, 0), Series(Real(second), turn, 0, 0, 0)
+        values.append(potential(Real(y), *steps).c[m] * math.factorial(m))
+    binomial = np.array([math.comb(m, b) for b in range(m + 1)], dtype=float)
+    matrix = np.float64(turns[:, None] ** np.arange(m + 1)) * binomial
+    return np.linalg.solve(matrix, np.float64(np.stack(values)).reshape(m + 1, -1))
+
+
+def along_moves(ends, norms):
+    """Largest rise, fall and absolute value along unit moves, from those of each mixed derivative: (up, down) by b."""
+    m, found = len(ends) - 1, 0.0
+    for b, (up, down) in enumerate(ends):
+        factor = math.comb(m, b) * norms[0] ** (m - b) * norms[1] ** b
+        whole, even = np.maximum(up, down), b % 2 == 0 and (m - b) % 2 == 0
+        found = found + factor * np.stack([up if even else whole, down if even else whole, whole])
+    return found
+
+
 def noise(potential):
     """Rows with a location and a log-scale: U = g(u) + tau, u = (y - eta) e^-tau, with g as a series."""
 
@@ -471,15 +496,8 @@ def noise(potential):
         return potential((-eta + y) * (-tau).exp()) + tau
 
     def mixed(u, m):
-        """Derivatives of order m in eta (m - b times) and tau (b times) at tau = 0 and y - eta = u; b = 0 to m."""
-        turns = np.arange(-m, m + 1, 2).astype(Real)
-        values = []
-        for turn in turns:
-            steps = Series(Real(0 * u), Real(1), 0, 0, 0), Series(Real(0 * u), turn, 0, 0, 0)
-            values.append(joint(Real(u), *steps).c[m] * math.factorial(m))
-        binomial = np.array([math.comb(m, b) for b in range(m + 1)], dtype=float)
-        matrix = np.float64(turns[:, None] ** np.arange(m + 1)) * binomial
-        return np.linalg.solve(matrix, np.float64(np.stack(values)).reshape(m + 1, -1))
+        """Derivatives at tau = 0 and y - eta = u."""
+        return mixed_derivatives(joint, u, 0 * u, 0 * u, m)
 
     def suprema(problem, order, radius):
         m = order + 1
@@ -504,7 +522,7 @@ def _noise_suprema(problem, mixed, m, radius):
     share, rows = np.linspace(0.0, 1.0, 201), np.arange(problem.n)
     whole_grid = first[:, None] + (last - first)[:, None] * share
     coarse = mixed(whole_grid.ravel(), m).reshape(m + 1, problem.n, share.size)
-    found = np.zeros((3, problem.n))
+    every = []
     for b in range(m + 1):
         ends = []
         for sign in (1.0, -1.0):
@@ -517,10 +535,8 @@ def _noise_suprema(problem, mixed, m, radius):
                 values = sign * mixed(grid.ravel(), m)[b].reshape(grid.shape)
                 best = np.maximum(best, values.max(axis=1))
             ends.append(np.maximum(best, 0.0) * shrink ** (m - b))
-        factor = math.comb(m, b) * norms[:, 0] ** (m - b) * norms[:, 1] ** b
-        whole, even = np.maximum(*ends), b % 2 == 0 and (m - b) % 2 == 0
-        found += factor * np.stack([ends[0] if even else whole, ends[1] if even else whole, whole])
-    return found
+        every.append(ends)
+    return along_moves(every, norms.T)
 
 
 def softmax(y, *eta):
@@ -564,6 +580,13 @@ def zero_inflated(y, eta, zeta):
     return zeta.softplus() + mean - eta * y - (zeta + mean).softplus() * (y == 0)
 
 
+def hurdle(y, eta, zeta):
+    """Zero or not is a coin; a count that is not 0 is a Poisson one given that."""
+    mean = eta.exp()
+    count = zeta.softplus() + mean - eta * y + (-((-mean).expm1())).log()
+    return (-zeta).softplus() * (y == 0) + count * (y > 0)
+
+
 def dispersed(y, eta, tau):
     """(y + f) log(1 + e^(eta - tau)) - y eta - sum over j < y of log(1 + j / f), f = e^tau."""
     f = tau.exp()
@@ -573,6 +596,115 @@ def dispersed(y, eta, tau):
     return value
 
 
+class Atoms(NamedTuple):
+    """Quantities, none of them negative, in which derivatives by two predictors are polynomials."""
+
+    values: Callable
+    """values(y, eta, second): a dictionary of them; each is monotone in both predictors."""
+    slopes: dict[str, tuple[str, str]]
+    """Of each of them, by the first and the second predictor; they are constant if missing."""
+    kinds: tuple[tuple[Callable, tuple[str, str]], ...]
+    """Which responses there are, and the two slopes of the potential."""
+
+    def polynomials(self, potential_slopes, m):
+        """Derivatives of order m by b, as SymPy's polynomials in the atoms."""
+        import sympy
+
+        names = sorted(self.values(Real(1), Real(0), Real(0)))
+        atoms = sympy.symbols(names)
+
+        def slope(expression, j):
+            read = [sympy.sympify(self.slopes.get(name, ("0", "0"))[j], dict(zip(names, atoms))) for name in names]
+            return sympy.expand(sum(sympy.diff(expression, a) * r for a, r in zip(atoms, read, strict=True)))
+
+        found = []
+        for b in range(m + 1):
+            by = [0] * (m - b) + [1] * b
+            expression = sympy.sympify(potential_slopes[by[0]], dict(zip(names, atoms)))
+            for j in by[1:]:
+                expression = slope(expression, j)
+            found.append(sympy.Poly(expression, *atoms))
+        return names, found
+
+    def suprema(self, problem, order, radius):
+        """Ranges of the polynomials term by term, each atom between its values at the corners of the box."""
+        if (order, radius) in problem.memo:
+            return problem.memo[order, radius]
+        at, norms, m = problem.predictor(problem.centre)[0].T, problem.norms.T, order + 1
+        corners = [
+            self.values(Real(problem.y), at[0] + s * radius * norms[0], at[1] + t * radius * norms[1])
+            for s, t in itertools.product((-1, 1), repeat=2)
+        ]
+        found = np.zeros((3, problem.n))
+        for present, slopes in self.kinds:
+            names, polynomials = self.polynomials(slopes, m)
+            low, high = (
+                [end([corner[name] for corner in corners], axis=0) for name in names] for end in (np.min, np.max)
+            )
+            ends = []
+            for polynomial in polynomials:
+                least, largest = np.zeros(problem.n, Real), np.zeros(problem.n, Real)
+                for powers, factor in polynomial.terms():
+                    small, large = (
+                        float(factor) * np.prod([a**p for a, p in zip(side, powers, strict=True)], axis=0)
+                        for side in (low, high)
+                    )
+                    least, largest = least + np.minimum(small, large), largest + np.maximum(small, large)
+                ends.append((np.maximum(largest, 0), np.maximum(-least, 0)))
+            found = np.where(present(problem.y), np.float64(along_moves(ends, norms)), found)
+        problem.memo[order, radius] = found
+        return found
+
+
+def _of_zeros(y, eta, zeta):
+    mean = np.exp(eta)
+    excess = np.expm1(mean)
+    return {
+        "y": y + 0 * mean,
+        "l": mean,
+        "c": 1 / (1 + np.exp(zeta + mean)),
+        "s": 1 / (1 + np.exp(zeta)),
+        "k": np.where(excess > 0, mean / np.where(excess > 0, excess, 1), 1),
+    }
+
+
+_ZERO_SLOPES = {
+    "l": ("l", "0"),
+    "c": ("-l * c * (1 - c)", "-c * (1 - c)"),
+    "s": ("0", "-s * (1 - s)"),
+    "k": ("k * (1 - l - k)", "0"),
+}
+
+
+def _of_size(y, eta, tau):
+    f, odds = np.exp(tau), np.exp(eta - tau)
+    ratios = [np.where(y > j, j / (f + j), 0) for j in range(1, int(np.max(y)) + 1)]
+    sums = {f"a{k}": sum((r**k for r in ratios), 0 * f) for k in range(1, 5)}
+    return {"y": y + 0 * f, "f": f, "L": np.log1p(odds), "s": odds / (1 + odds), **sums}
+
+
+ZERO_INFLATED = Atoms(
+    _of_zeros,
+    _ZERO_SLOPES,
+    ((lambda y: y == 0, ("c * l", "c - s")), (lambda y: y > 0, ("l - y", "1 - s"))),
+)
+HURDLE = Atoms(
+    _of_zeros,
+    _ZERO_SLOPES,
+    ((lambda y: y == 0, ("0", "-s")), (lambda y: y > 0, ("l + k - y", "1 - s"))),
+)
+DISPERSED = Atoms(
+    _of_size,
+    {
+        "f": ("0", "f"),
+        "L": ("s", "-s"),
+        "s": ("s * (1 - s)", "-s * (1 - s)"),
+        **{f"a{k}": ("0", f"-{k} * (a{k} - a{k + 1})") for k in range(1, 4)},
+    },
+    ((lambda y: y >= 0, ("(y + f) * s - y", "a1 + f * L - (y + f) * s")),),
+)
+
+
 def ordinal_logit(y, a, b, levels):
     """-log(F(a) - F(b)); b is absent for level 0, and a for the last."""
     one = (-a).softplus() * (y < levels - 1)
@@ -580,7 +712,8 @@ def ordinal_logit(y, a, b, levels):
     middle = (y > 0) & (y < levels - 1)
     # Where a cut is missing the difference is put at 1, and taken out again.
     gap = (a - b) * middle + (1.0 - middle)
-    return one + other - (-((-gap).expm1())).log() * middle
+    with np.errstate(invalid="ignore"):  # not a number where cut points have passed each other
+        return one + other - (-((-gap).expm1())).log() * middle
 
 
 def ordinal_suprema(levels):

@@ -169,16 +169,21 @@ def _wider(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64) -
 class JointCase(Case):
     """Rows with several predictors."""
 
+    scale_design: np.ndarray | None = None
+
+    @property
+    def model(self) -> tb.Regression:
+        """The model as a user writes it."""
+        given = {"weights": self.weights, "offset": self.offset, "scale_design": self.scale_design}
+        return tb.Regression(self.X, self.y, self.family, self.prior, **given)
+
     def problem(self, centre) -> oracle.Problem:
         """The same model as the oracle sees it."""
-        rows, lines, offset, others = joint_rows(self)
-        cuts, others = others is None, others or []
-        d = lines.shape[2]
-        mean, precision = np.zeros(d), np.zeros(d)
-        p = (d // self.X.shape[1]) * self.X.shape[1] if not others else self.X.shape[1]
-        mean[:p], precision[:p] = self.prior.mean, float(self.prior.scale) ** -2.0
-        if cuts:
-            mean[self.X.shape[1] :], precision[self.X.shape[1] :] = 0.0, 10.0**-2.0
+        rows, lines, offset, further, others = joint_rows(self)
+        d, p = lines.shape[2], self.X.shape[1]
+        mean, precision = np.full(d, self.prior.mean), np.full(d, float(self.prior.scale) ** -2.0)
+        if further is not None:
+            mean[p:], precision[p:] = further
         weights = np.ones(self.y.size) if self.weights is None else self.weights
         X = self.X.astype(float)
         given = (X, self.y, rows, mean, precision, weights, offset, np.array(centre), tuple(others))
@@ -196,7 +201,7 @@ def noise_of(family: Any) -> Any:
 
 
 def joint_rows(case: JointCase) -> Any:
-    """The oracle's rows, lines, offsets and further priors of a case."""
+    """The oracle's rows, lines, offsets; mean and precision of parameters after the coefficients; other priors."""
     n, p = case.X.shape
     offset = np.zeros(n) if case.offset is None else case.offset
     if isinstance(case.family, tb.families.Categorical):
@@ -204,7 +209,7 @@ def joint_rows(case: JointCase) -> Any:
         lines = np.zeros((n, q, q * p))
         for j in range(q):
             lines[:, j, j * p : (j + 1) * p] = case.X
-        return oracle.JointRows(oracle.softmax, oracle.softmax_suprema), lines, np.zeros((n, q)), []
+        return oracle.JointRows(oracle.softmax, oracle.softmax_suprema), lines, np.zeros((n, q)), None, []
     if isinstance(case.family, tb.families.Ordinal):
         levels = case.family.levels
         lines = np.zeros((n, 2, p + levels - 1))
@@ -216,43 +221,48 @@ def joint_rows(case: JointCase) -> Any:
         rows = oracle.JointRows(
             lambda y, a, b: oracle.ordinal_logit(y, a, b, levels), oracle.ordinal_suprema(levels)
         )
-        return rows, lines, -offset[:, None] * present, None
-    lines = np.zeros((n, 2, p + 1))
-    lines[:, 0, :p], lines[:, 1, p] = case.X, 1.0
+        return rows, lines, -offset[:, None] * present, (0.0, 0.01), []
+    Z = np.ones((n, 1)) if case.scale_design is None else case.scale_design
+    lines = np.zeros((n, 2, p + Z.shape[1]))
+    lines[:, 0, :p], lines[:, 1, p:] = case.X, Z
+    offset = np.stack([offset, 0.0 * offset], axis=1)
     formulas = {
-        tb.families.ZeroInflatedPoisson: oracle.zero_inflated,
-        tb.families.NegativeBinomial: oracle.dispersed,
+        tb.families.ZeroInflatedPoisson: (oracle.zero_inflated, oracle.ZERO_INFLATED),
+        tb.families.HurdlePoisson: (oracle.hurdle, oracle.HURDLE),
+        tb.families.NegativeBinomial: (oracle.dispersed, oracle.DISPERSED),
     }
     if type(case.family) in formulas:
-        # Interval bounds have no other definition than their computation; a search tests that they hold.
-        def suprema(problem: Any, order: int, radius: float) -> Any:
-            at, norms = np.float64(problem.predictor(problem.centre)[0]).T.copy(), problem.norms.T.copy()
-            return case.family.rows.bounds(problem.y[:, None].copy(), at, norms, radius, order + 1)
-
-        rows = oracle.JointRows(formulas[type(case.family)], suprema)
-        return rows, lines, np.stack([offset, 0.0 * offset], axis=1), None
+        potential, atoms = formulas[type(case.family)]
+        return oracle.JointRows(potential, atoms.suprema), lines, offset, (0.0, 0.01), []
+    rows = oracle.noise(noise_of(case.family))
     scale = case.family.scale
     kinds = {
         tb.priors.HalfNormal: lambda s: ("power", 0.5 / s.scale**2, 2.0, 1.0),
         tb.priors.Exponential: lambda s: ("power", s.rate, 1.0, 1.0),
         tb.priors.HalfStudentT: lambda s: ("half-student", s.scale, 1.0, s.df),
     }
-    other = oracle.OtherPrior(p, *kinds[type(scale)](scale))
-    return oracle.noise(noise_of(case.family)), lines, np.stack([offset, 0.0 * offset], axis=1), [other]
+    if case.scale_design is not None:
+        return rows, lines, offset, (scale.mean, scale.scale**-2.0), []
+    return rows, lines, offset, (0.0, 0.0), [oracle.OtherPrior(p, *kinds[type(scale)](scale))]
 
 
-def _joint_noise(
-    family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64, ends: bool = False
-) -> JointCase:
-    """Rows with noise of unknown scale, with weights and offsets."""
+def _joint_noise(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64, spread: int = 0) -> JointCase:
+    """Rows with noise of unknown scale, which may have columns of its own; with weights and offsets."""
     rng = np.random.default_rng(seed)
     X = (rng.standard_normal((n, d)) / np.sqrt(d) + 0.2).astype(dtype)
     offset, weights = 0.3 * rng.standard_normal(n), rng.choice([0.5, 1.0, 2.0], n)
     y = X.astype(float) @ rng.standard_normal(d) * 0.7 + offset + 0.8 * rng.standard_t(5.0, n)
-    if ends:
-        weights[[0, -1]] = 3.0
-        X[[0, -1]] = [[2.5, -1.5], [1.5, 2.5]]
-    return JointCase(X, y, family, tb.priors.Normal(0.1, 1.5), weights, offset)
+    Z = np.column_stack([np.ones(n), 0.5 * rng.standard_normal((n, spread - 1))]) if spread else None
+    return JointCase(X, y, family, tb.priors.Normal(0.1, 1.5), weights, offset, Z)
+
+
+def _joint_ends(case: JointCase, y: float | None = None, weight: float = 3.0) -> JointCase:
+    """Give the first and the last row most of the bound; for some families a response that has a large one."""
+    X, weights, responses = case.X.copy(), np.array(case.weights), case.y.copy()
+    responses[[0, -1]] = responses[[0, -1]] if y is None else y
+    weights[[0, -1]] = weight
+    X[[0, -1]] = [[2.5, -1.5], [1.5, 2.5]]
+    return dataclasses.replace(case, X=X, y=responses, weights=weights)
 
 
 def _softmax(seed: int, n: int, d: int, classes: int) -> JointCase:
@@ -283,6 +293,8 @@ def _counts(family: Any, seed: int, n: int, d: int) -> JointCase:
 
 
 JOINT = {
+    "hurdle": _counts(tb.families.HurdlePoisson(), 39, 40, 2),
+    "scale-design": _joint_noise(tb.families.Gaussian(tb.priors.Normal(0.2, 1.0)), 40, 40, 2, spread=2),
     "inflated": _counts(tb.families.ZeroInflatedPoisson(), 37, 60, 2),
     "dispersed": _counts(tb.families.NegativeBinomial(tb.priors.LogNormal(0.0, 10.0)), 38, 60, 2),
     "ordinal": _ordinal(36, 150, 2, 4),
@@ -296,7 +308,17 @@ JOINT = {
 """Several predictors for each row."""
 
 JOINT_ENDS = {
-    "scale-ends": _joint_noise(tb.families.StudentT(4.0, tb.priors.HalfNormal(1.5)), 34, 37, 2, ends=True)
+    "scale-ends": _joint_ends(_joint_noise(tb.families.StudentT(4.0, tb.priors.HalfNormal(1.5)), 34, 37, 2)),
+    "gaussian-ends": _joint_ends(_joint_noise(tb.families.Gaussian(tb.priors.Exponential(0.7)), 41, 37, 2)),
+    "huber-ends": _joint_ends(
+        _joint_noise(tb.families.PseudoHuber(1.2, tb.priors.HalfStudentT(3.0, 2.0)), 42, 37, 2)
+    ),
+    "design-ends": _joint_ends(_joint_noise(tb.families.Gaussian(tb.priors.Normal(0.2, 1.0)), 43, 37, 2, spread=2)),
+    "softmax-ends": _joint_ends(_softmax(44, 37, 2, 3)),
+    "ordinal-ends": _joint_ends(_ordinal(45, 60, 2, 3), 1.0, weight=8.0),
+    "inflated-ends": _joint_ends(_counts(tb.families.ZeroInflatedPoisson(), 46, 37, 2), 3.0),
+    "hurdle-ends": _joint_ends(_counts(tb.families.HurdlePoisson(), 47, 37, 2), 3.0),
+    "dispersed-ends": _joint_ends(_counts(tb.families.NegativeBinomial(tb.priors.LogNormal(0.0, 10.0)), 48, 37, 2)),
 }
 
 WIDER = {
