@@ -47,6 +47,19 @@ def test_code_runs(page, tmp_path, monkeypatch):
         exec(compile("\n" * (line - 1) + code, str(page), "exec"), known)
 
 
+def test_figures_of_the_readme_are_those_of_the_comparison():
+    text, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "comparison.md").read_text()
+    section = text[text.index("| logistic regression, a million rows |") :].split("\n\n")[0]
+    lines = section.splitlines()[2:]
+    assert len(lines) >= 4
+    for line in lines:
+        name, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
+        for columns, number in zip((10, 50), numbers, strict=True):
+            method = name.split(", ")[0]
+            row = re.search(rf"^\| logistic \| {columns} \| {re.escape(method)} \|.*$", page, re.MULTILINE)[0]
+            assert re.search(rf"\({re.escape(number)}[ )]", row.strip("| ").split("|")[-1]), (method, columns)
+
+
 def test_the_reference_has_every_name():
     text = (ROOT / "docs" / "api.md").read_text()
     named = set(re.findall(r"\.\. auto(?:function|class):: (\w+)", text))
