@@ -73,7 +73,7 @@ def firefly(problem, proposal, q_db, z, rng, steps):
     for i in range(n):
         (bright if rng.random() < 1 - math.exp(-e[i]) else dark).append(i)
     dark.reverse()
-    noise = oracle._Noise(rng, d)
+    noise = oracle._Noise(rng, problem, proposal)
     for step in range(steps):
         looked, risen, place = 0, [], 0
         while True:
@@ -97,7 +97,7 @@ def firefly(problem, proposal, q_db, z, rng, steps):
             order[at], order[count] = order[count], order[at]
             count += 1
         bright, dark = order[:count], order[count:]
-        other = proposal.A * theta + proposal.b + proposal.root @ noise.next()
+        other = proposal.A * theta + proposal.b + proposal.root @ noise.next()[0]
         ratio = float(
             (proposal.log_density(other[None], theta[None]) - proposal.log_density(theta[None], other[None]))[0]
         )

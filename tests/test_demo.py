@@ -133,6 +133,10 @@ def test_warmup_knows_every_family():
         "gaussian",
         "student_t",
         "pseudo_huber",
+        "categorical",
+        "ordinal",
+        "zero_inflated_poisson",
+        "hurdle_poisson",
     ]
 
 

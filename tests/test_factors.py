@@ -737,7 +737,11 @@ REFUSED = {
     "local, free order": ({3: 1.0}, SMH(bound=tb.bounds.Local()), r"Local bounds need a family"),
     "zig-zag": ({2: 1.0}, tb.kernels.ZigZag(), r"ZigZag: rows must be functions of one linear predictor"),
     "firefly": ({2: 1.0}, tb.kernels.Firefly(), r"Firefly: rows must be functions of one linear predictor"),
-    "sketch": ({3: 1.0}, SMH(order=2, sketch=True), r"sketch=True needs local bounds, which"),
+    "sketch": (
+        {3: 1.0},
+        SMH(order=2, sketch=True),
+        r"sketch=True needs local bounds and one linear predictor, which",
+    ),
 }
 
 

@@ -535,7 +535,7 @@ WRONG = {
     "weights of another shape": (lambda f: tb.glm("y ~ x", f, BERNOULLI, weights=[1.0, 2.0]), r"expected \(400,\)"),
     "shuffled weights": (
         lambda f: tb.glm("y ~ x", f, BERNOULLI, weights=f["m"].sample(frac=1.0, random_state=1)),
-        "its index differs from that of the data",
+        "its index differs from that of data",
     ),
     "prior of nothing": (
         lambda f: tb.glm("y ~ x + C(m)", f, BERNOULLI, {"C(n)": tb.priors.Flat()}),

@@ -1,11 +1,14 @@
 """`Factors`: a posterior given row by row, with the user's bounds on derivatives: the paper's general form."""
 
+# Annotations stay text, so that `help` shows them as they are written here.
+from __future__ import annotations
+
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -16,13 +19,15 @@ from tallbayes.errors import InputError
 from tallbayes.factors import formula as formulas
 from tallbayes.factors.check import check_rows
 from tallbayes.factors.rows import FactorRows, around
-from tallbayes.families.rows import RowFunctions
 from tallbayes.models.base import Model
 from tallbayes.models.predictors import Identity
 from tallbayes.priors import Each, Prior, WeaklyInformative, each
 from tallbayes.sources.arrays import ArraySource, frequency_weights, numeric, per_row, writable_view
-from tallbayes.sources.base import Block, Source
 from tallbayes.sources.profile import refuse_infinite
+
+if TYPE_CHECKING:
+    from tallbayes.families.rows import RowFunctions
+    from tallbayes.sources.base import Block, Source
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

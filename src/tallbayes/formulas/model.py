@@ -1,12 +1,13 @@
 """Regressions given by a formula and a table."""
 
+# Annotations stay text, so that `help` shows them as they are written here.
+from __future__ import annotations
+
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tallbayes.checks import counted
 from tallbayes.errors import InputError
@@ -22,14 +23,21 @@ from tallbayes.formulas.restored import KIND
 from tallbayes.formulas.rows import CompleteTable, check_setting, in_memory, new_source
 from tallbayes.formulas.survey import loaded
 from tallbayes.formulas.tables import Opened, gathered, one_batch
-from tallbayes.models.regression import Regression
+from tallbayes.models.regression import Regression, refuse_exposure
 from tallbayes.models.stored import family_to_plain
-from tallbayes.models.variables import Setting, Variable
 from tallbayes.priors import CoefficientPriors, Prior
-from tallbayes.sources.arrays import numeric
-from tallbayes.sources.base import Source
+from tallbayes.sources.arrays import log_exposure, numeric
+from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.mapped import MappedSource
 from tallbayes.sources.tables import Table, open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from tallbayes.models.variables import Setting, Variable
+    from tallbayes.sources.base import Source
 
 MOST_IN_MEMORY = 2**30
 """Bytes of a design up to which that of a file is kept in memory."""
@@ -165,6 +173,7 @@ def glm(
     scale_formula: str | None = None,
     offset: str | ArrayLike | None = None,
     weights: str | ArrayLike | None = None,
+    exposure: str | ArrayLike | None = None,
     missing: str = "error",
     collapse: bool = True,
     stream: bool | None = None,
@@ -195,6 +204,9 @@ def glm(
         Known part of each row's predictor: an expression of columns such as ``"log(exposure)"``, or numbers.
     weights : str or array_like or None
         Frequency weights: a column, or numbers. A row of weight 3 counts as three rows.
+    exposure : str or array_like or None
+        Of counts, how long or how much each row was at risk: a column, an expression, or numbers. The same as an offset
+        of its logarithm, which new rows have too if it is a column.
     missing : str
         What becomes of rows in which a column that is needed is missing: "error" refuses the data and says how many
         rows miss which columns; "drop" leaves them out, and the model says so.
@@ -214,10 +226,13 @@ def glm(
         raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
     if missing not in {"error", "drop"}:
         raise InputError(f"missing: {missing!r} was given; expected 'error' or 'drop'.")
+    if exposure is not None:
+        refuse_exposure(family)
     opened = Opened(data)
     read = read_formula(formula, opened.columns)
     scale = None if scale_formula is None else _of_scale(scale_formula, opened.columns, family)
-    table, offsets, weighing = _table(opened, read, scale, offset, weights)
+    given = {"offset": offset, "weights": weights, "exposure": exposure}
+    table, offsets, weighing = _table(opened, data, read, scale, given)
     learned = learn(read, table, family, offsets=offsets, weights=weighing, scale=scale, missing=missing)
     recipe, n = learned.recipe, learned.survey.kept
     family = _with_labels(family, recipe)
@@ -266,39 +281,42 @@ def _with_labels(family: Family, recipe: Recipe) -> Family:
 
 
 def _table(
-    opened: Opened, formula: Formula, scale: Formula | None, offset: Any, weights: Any
+    opened: Opened, data: Any, formula: Formula, scale: Formula | None, given: dict[str, Any]
 ) -> tuple[Table, tuple[Expression, ...], Expression | None]:
     """Return the columns that are needed, arrays given beside the data among them, and how to find those."""
+    refuse_other_order({"data": data, **given})
     beside: dict[str, Any] = {}
-    found: list[Expression | None] = []
-    for what, name, value in (("offset", OFFSET, offset), ("weights", WEIGHTS, weights)):
+    found: dict[str, list[Expression]] = {OFFSET: [], WEIGHTS: []}
+    for what, name in (("offset", OFFSET), ("weights", WEIGHTS), ("exposure", OFFSET)):
+        value = given[what]
         if value is None:
-            found.append(None)
-        elif isinstance(value, str):
-            found.append(column(value) if value in opened.columns else read(value))
-        else:
-            beside[name] = _beside(value, what, opened)
-            found.append(column(name))
-    offsets = () if found[0] is None else (found[0],)
-    names = needed_columns(formula, offsets, found[1], scale)
+            continue
+        if isinstance(value, str):
+            found[name].append(_expression(value, opened.columns, what))
+            continue
+        numbers = numeric(value, what)
+        if what == "exposure":
+            numbers = log_exposure(np.atleast_1d(numbers)).reshape(numbers.shape)
+        if name not in beside:
+            found[name].append(column(name))
+        beside[name] = beside[name] + numbers if name in beside else numbers
+    offsets, weighing = tuple(found[OFFSET]), next(iter(found[WEIGHTS]), None)
+    names = needed_columns(formula, offsets, weighing, scale)
     if not beside:
-        return opened.table(names), offsets, found[1]
+        return opened.table(names), offsets, weighing
     needed = [name for name in names if name not in beside]
     whole = gathered(opened.table(needed).batches(needed))
     for name, values in beside.items():
         whole = _appended(whole, name, values)
-    return open_table(whole), offsets, found[1]
+    return open_table(whole), offsets, weighing
 
 
-def _beside(values: Any, what: str, opened: Opened) -> Any:
-    """Return numbers that were given beside the data, after a look at their index."""
-    index = getattr(values, "index", None) if hasattr(values, "iloc") else None
-    if index is not None and opened.index is not None and not index.equals(opened.index):
-        raise InputError(
-            f"{what}: its index differs from that of the data, so its rows would be taken for others. Put it into the "
-            f"data as a column, and give its name: {what}='...'."
-        )
-    return numeric(values, what)
+def _expression(text: str, columns: Sequence[str], what: str) -> Expression:
+    """Return a column or an expression; of an exposure its logarithm."""
+    known = text in columns
+    if what != "exposure":
+        return column(text) if known else read(text)
+    return read(f"log(`{text}`)" if known and not text.isidentifier() else f"log({text})")
 
 
 def _appended(table: Any, name: str, values: Any) -> Any:

@@ -136,7 +136,10 @@ def _per_row(made: Any, text: str, what: str) -> Vector:
         raise InputError(f"{what}: {text!r} is not a column of numbers.")
     found = np.array(made, dtype=np.float64, ndmin=1)
     if not np.all(np.isfinite(found)):
-        raise InputError(f"{what}: {text!r} is {found[~np.isfinite(found)][0]} in a row; expected finite numbers.")
+        positive = " An exposure must be positive." if what == "offset" and text.startswith("log(") else ""
+        raise InputError(
+            f"{what}: {text!r} is {found[~np.isfinite(found)][0]} in a row; expected finite numbers.{positive}"
+        )
     return found
 
 

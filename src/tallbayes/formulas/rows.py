@@ -14,6 +14,7 @@ from tallbayes.formulas.tables import Opened
 from tallbayes.models.variables import Setting, known
 from tallbayes.sources.arrays import ArraySource, per_row
 from tallbayes.sources.base import Block, Source
+from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.mapped import MappedSource
 from tallbayes.sources.tables import Table, open_table
 
@@ -103,6 +104,7 @@ def new_source(
         The rows.
     """
     check_setting(recipe, setting, beside)
+    refuse_other_order({"new_data": new_data, "offset": offset})
     opened = Opened(new_data, "new_data")
     if offset is None and OFFSET in recipe.offset_columns:
         raise InputError(

@@ -11,6 +11,7 @@ import numpy as np
 from tallbayes.errors import InputError
 from tallbayes.formulas.clusters import DaskTable
 from tallbayes.sources.clusters import is_dask
+from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.tables import Table, is_path, is_tabular, open_table
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ class Opened:
 
     def __init__(self, data: Any, what: str = "data") -> None:
         self.what = what
-        self.index = getattr(data, "index", None) if hasattr(data, "iloc") else None
         self._table: Table | None = None
         self._frame: Any = None
         if _is_csv(data):
@@ -137,6 +137,7 @@ def _from_mapping(data: Mapping[Any, Any], what: str) -> "pa.Table":
     lengths = {str(name): len(values) for name, values in data.items() if not _is_single(values)}
     if len(set(lengths.values())) > 1:
         raise InputError(f"{what}: its columns have different lengths: {lengths}.")
+    refuse_other_order({f"{what}[{str(name)!r}]": values for name, values in data.items()})
     rows = next(iter(lengths.values()), 1)
     columns = {}
     for name, values in data.items():

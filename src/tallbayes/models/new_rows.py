@@ -9,6 +9,7 @@ from tallbayes.checks import counted
 from tallbayes.errors import InputError
 from tallbayes.sources.arrays import ArraySource, design_matrix, per_row
 from tallbayes.sources.base import Block, Source
+from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.profile import refuse_infinite
 
 
@@ -41,6 +42,7 @@ def new_rows(
         if offset is not None:
             raise InputError("offset: an offset was given beside a source of rows, which has it in its blocks.")
         return data
+    refuse_other_order({owner: data, "offset": offset})
     design = design_matrix(_columns(data, names, owner))
     if design.shape[1] != len(names):
         raise InputError(
@@ -49,7 +51,7 @@ def new_rows(
     if has_offset and offset is None:
         raise InputError(
             f"{owner}: the model has an offset, and none was given for these rows. Give offset=..., one number for "
-            "each row, or 0."
+            "each row (of an exposure, its logarithm), or 0."
         )
     n = design.shape[0]
     known = per_row(offset, n, "offset", 0.0)

@@ -1,9 +1,11 @@
 """Regressions: a response that depends on a design through one linear predictor, or through several."""
 
+# Annotations stay text, so that `help` shows them as they are written here.
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +14,7 @@ from tallbayes.checks import counted
 from tallbayes.compiled import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
-from tallbayes.families.responses import robust_spread, without_outliers
-from tallbayes.families.structure import Output
+from tallbayes.families.responses import CountResponse, robust_spread, without_outliers
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
 from tallbayes.models.new_rows import new_rows
@@ -26,18 +27,26 @@ from tallbayes.models.variables import LEVELS, Setting, Variable, known
 from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
 from tallbayes.sources.arrays import (
     ArraySource,
+    column_names,
     design_matrix,
     frequency_weights,
+    log_exposure,
     numeric,
     per_row,
     writable_view,
 )
 from tallbayes.sources.base import RANDOM_ACCESS, Block, GatheredRows, Source, gather_rows
-from tallbayes.sources.clusters import is_dask, of_arrays
+from tallbayes.sources.clusters import BESIDE, is_dask, of_arrays
 from tallbayes.sources.encoded import EncodedSource
+from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.memory_map import MemoryMapSource, is_mapped, mapped_file
 from tallbayes.sources.opening import by_columns, open_source
 from tallbayes.sources.profile import LARGEST_COLUMN, Profile, profile_block, refuse_unusable_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tallbayes.families.structure import Output
 
 Vector = NDArray[np.float64]
 
@@ -67,6 +76,9 @@ class Regression(Model):
         Known part of each row's predictor; the name of a column in a table.
     weights : array_like or str or None
         Frequency weights: a row of weight 3 counts as three rows; the name of a column in a table.
+    exposure : array_like or str or None
+        Of counts, how long or how much each row was at risk: ``exp(X @ beta)`` is the rate for one unit of it. The same
+        as an offset of its logarithm; the name of a column in a table.
     names : sequence of str or None
         Names of the columns. Defaults to those of a data frame, or x0, x1, ...
     design : sequence of str or None
@@ -89,12 +101,15 @@ class Regression(Model):
         *,
         offset: ArrayLike | str | None = None,
         weights: ArrayLike | str | None = None,
+        exposure: ArrayLike | str | None = None,
         names: Sequence[str] | None = None,
         design: Sequence[str] | None = None,
         scale_design: Any = None,
     ) -> None:
         if not isinstance(family, Family):
             raise InputError(f"family: {family!r} was given; expected e.g. tb.families.Bernoulli().")
+        if exposure is not None:
+            refuse_exposure(family)
         X, y = mapped_file(X), mapped_file(y)
         if by_columns(X, y):
             if names is not None:
@@ -107,33 +122,24 @@ class Regression(Model):
                 design=design,
                 offset=offset,  # type: ignore[arg-type]
                 weights=weights,  # type: ignore[arg-type]
+                exposure=exposure,  # type: ignore[arg-type]
                 scale_design=scale_design,
             )
-            y = offset = weights = design = None
+            y = offset = weights = exposure = design = None
         further: list[str] = []
+        beside = {"y": y, "weights": weights, "offset": offset, "exposure": exposure}
         if isinstance(X, Source):
-            given: dict[str, object] = {
-                "y": y,
-                "offset": offset,
-                "weights": weights,
-                "names": names,
-                "design": design,
-            }
-            _refuse_beside_a_source(given)
+            _refuse_beside_a_source({**beside, "names": names, "design": design})
             source: Source = X
-            if source.n < 1 or not hasattr(source, "names"):
-                raise InputError(
-                    f"X: {type(source).__name__} has n = {source.n} and "
-                    f"{'names' if hasattr(source, 'names') else 'no names'}; expected at least one row, and a list of "
-                    "the columns' names."
-                )
+            _refuse_empty(source)
             family.check_rows(source.n)
             family = family.for_responses(source.responses[:, 0] if isinstance(source, ArraySource) else None)
             further = last_columns(source, scale_design) if scale_design is not None else []
         else:
             if design is not None:
                 raise InputError("design: given beside an array, of which all columns are used: expected None.")
-            source = _source(X, y, family, offset, weights, names)
+            refuse_other_order({"X": X, **beside, "scale_design": scale_design})
+            source = _source(X, beside, family, names)
             family = family.for_responses(source.responses[:, 0] if isinstance(source, ArraySource) else None)
             further = add_columns(source, scale_design) if scale_design is not None else []
         before = source.passes
@@ -316,6 +322,16 @@ def _refuse_beside_a_source(given: dict[str, object]) -> None:
             )
 
 
+def _refuse_empty(source: Source) -> None:
+    """Raise unless a source has rows, and names for its columns."""
+    if source.n < 1 or not hasattr(source, "names"):
+        raise InputError(
+            f"X: {type(source).__name__} has n = {source.n} and "
+            f"{'names' if hasattr(source, 'names') else 'no names'}; expected at least one row, and a list of "
+            "the columns' names."
+        )
+
+
 def _refuse_without_scale(priors: CoefficientPriors, names: list[str]) -> None:
     """Raise if the default prior of a column is infinitely wide: there is nothing to scale it by."""
     without = np.flatnonzero((priors.kind == NORMAL) & np.isinf(priors.scale))
@@ -326,34 +342,36 @@ def _refuse_without_scale(priors: CoefficientPriors, names: list[str]) -> None:
         )
 
 
-def _source(
-    X: ArrayLike,
-    y: ArrayLike | None,
-    family: Family,
-    offset: ArrayLike | None,
-    weights: ArrayLike | None,
-    names: Sequence[str] | None,
-) -> Source:
+def refuse_exposure(family: Family) -> None:
+    """Raise if a family has no rate that an exposure could multiply."""
+    if not isinstance(family, CountResponse):
+        raise InputError(
+            f"exposure: one was given with {family!r}; expected a family of counts, such as tb.families.Poisson(). A "
+            "known part of another family's predictor is an offset."
+        )
+
+
+def _source(X: Any, beside: dict[str, Any], family: Family, names: Sequence[str] | None) -> Source:
     """Return arrays as a source, after checking their shapes; a pass checks their values."""
+    y = beside["y"]
+    if y is None:
+        raise InputError("y: None was given; expected one response for each row of X.")
     if is_dask(X):
-        if y is None:
-            raise InputError("y: None was given; expected one response for each row of X.")
-        return of_arrays(X, {"response": y, "weights": weights, "offset": offset}, names)
+        return of_arrays(X, {"response": y, **{what: beside[what] for what in BESIDE[1:]}}, names)
     mapped = is_mapped(X)
-    if names is None and hasattr(X, "columns"):
-        names = [str(column) for column in X.columns]
+    names = column_names(X) if names is None else names
     design = design_matrix(X)
     n = design.shape[0]
     columns = _names(names, design.shape[1])
-    if y is None:
-        raise InputError("y: None was given; expected one response for each row of X.")
     response = numeric(y, "y")
     if response.shape == (n, 1):
         response = response[:, 0]
     if response.shape != (n,):
         raise InputError(f"y: shape {response.shape} was given; X has {counted(n, 'row')}, so ({n},) was expected.")
     family.check_rows(n)
-    weight, known = frequency_weights(weights, n), per_row(offset, n, "offset", 0.0)
+    weight, known = frequency_weights(beside["weights"], n), per_row(beside["offset"], n, "offset", 0.0)
+    if beside["exposure"] is not None:
+        known = known + log_exposure(per_row(beside["exposure"], n, "exposure", 1.0))
     if mapped:
         return MemoryMapSource(design, response[:, None], weight, known, columns)
     response = writable_view(np.ascontiguousarray(response, dtype=np.float64))

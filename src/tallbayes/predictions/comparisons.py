@@ -1,5 +1,8 @@
 """Contrasts and slopes: how what is expected changes with a variable."""
 
+# Annotations stay text, so that `help` shows them as they are written here.
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
@@ -42,7 +45,7 @@ class Contrast(NamedTuple):
 
 
 def comparisons(
-    tree: "DataTree",
+    tree: DataTree,
     model: Any,
     variable: str | Mapping[str, Any],
     *,
@@ -55,7 +58,7 @@ def comparisons(
     probs: Sequence[float] = PROBS,
     draws: int = DRAWS,
     as_draws: bool = False,
-) -> "pd.DataFrame | xr.DataArray":
+) -> pd.DataFrame | xr.DataArray:
     """Compare what is expected for different values of a variable, all else as it is in each row.
 
     Parameters
@@ -103,7 +106,7 @@ def comparisons(
 
 
 def slopes(
-    tree: "DataTree",
+    tree: DataTree,
     model: Any,
     variable: str,
     *,
@@ -115,7 +118,7 @@ def slopes(
     probs: Sequence[float] = PROBS,
     draws: int = DRAWS,
     as_draws: bool = False,
-) -> "pd.DataFrame | xr.DataArray":
+) -> pd.DataFrame | xr.DataArray:
     """Return the slope of what is expected along a numeric variable, all else as it is in each row.
 
     Parameters

@@ -45,7 +45,8 @@ def log_likelihood(block: Block, likelihood: Likelihood, thetas: Array) -> Array
         i = int(np.flatnonzero(copies != trials)[0])
         raise InputError(
             f"loo: row {block.first + i} has a frequency weight of {copies[i] / max(trials[i], 1.0):g}. Leaving one "
-            "row out means nothing where a row stands for several: give every row its own line."
+            "row out means nothing where a row stands for several: give every row its own line, with collapse=False if "
+            "tb.glm put equal rows together."
         )
     eta = likelihood.predictors.at_many(block, thetas)
     q, points, rows = eta.shape

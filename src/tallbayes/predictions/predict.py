@@ -1,11 +1,12 @@
 """What to expect of rows, and what may come."""
 
-from collections.abc import Mapping, Sequence
+# Annotations stay text, so that `help` shows them as they are written here.
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.predictions.asked import (
@@ -24,8 +25,11 @@ from tallbayes.predictions.tables import as_array, of_draws, outcomes, with_numb
 from tallbayes.results.summary import checked_probs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pandas as pd
     import xarray as xr
+    from numpy.typing import ArrayLike, NDArray
     from xarray import DataTree
 
 PROBS = (0.05, 0.5, 0.95)
@@ -37,7 +41,7 @@ MOST_NUMBERS = 200_000_000
 
 
 def predict(
-    tree: "DataTree",
+    tree: DataTree,
     model: Any = None,
     new_data: Any = None,
     *,
@@ -50,7 +54,7 @@ def predict(
     draws: int = DRAWS,
     seed: int = 0,
     as_draws: bool = False,
-) -> "pd.DataFrame | xr.DataArray":
+) -> pd.DataFrame | xr.DataArray:
     """Predict rows: what is expected of them, or what may come, with intervals.
 
     Goes through the rows in blocks: memory does not grow with rows x draws, and streamed data need one pass.
@@ -193,7 +197,7 @@ def _rows(
     *,
     new_data: Any,
     offset: ArrayLike | None,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Return a table with a line for each row and setting."""
     import pandas as pd
 
@@ -218,7 +222,7 @@ def _draws_of_rows(
     *,
     new_data: Any,
     offset: ArrayLike | None,
-) -> "xr.DataArray":
+) -> xr.DataArray:
     """Return every draw of every row, if they are not too many."""
     labels: list[dict[str, Any]] = []
     parts = []

@@ -19,9 +19,11 @@ OUTCOME = "outcome"
 
 
 def outcomes(family: Any, count: int) -> list[Any]:
-    """Return what the outcomes of a family are called."""
-    names = list(getattr(family, "classes", None) or getattr(family, "levels", None) or range(count))
-    return names if len(names) == count else list(range(count))
+    """Return what the outcomes of a family are called: classes, or predictors."""
+    for names in (family.labels, family.predictor_labels):
+        if names is not None and len(names) == count:
+            return list(names)
+    return list(range(count))
 
 
 def table(

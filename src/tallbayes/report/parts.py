@@ -71,11 +71,13 @@ def data_and_model(tree: "DataTree") -> tuple[Part, str]:
     about = tree.attrs
     names, _ = named_draws(tree, "report")
     stored = json.loads(about.get("model", "{}"))
-    formula = stored.get("formula")
-    formula = formula if isinstance(formula, str) else None
+    recipe = stored.get("recipe", {})
+    formula = recipe.get("formula")
     facts = {
         "Formula": formula,
+        "Formula of the scale": (recipe.get("scale") or [None])[0],
         "Rows": _count(about.get("rows")),
+        "Notes": "; ".join(stored.get("notes", [])) or None,
         "Parameters": f"{len(names):,}: {', '.join(names[:30])}{' ...' if len(names) > 30 else ''}",
         "Family": about.get("family"),
         "Priors": about.get("coefficient_priors"),

@@ -7,7 +7,7 @@ STYLE = """
   --line: #38444d; --accent: #82c0e8; --good: #7fd1a0; --bad: #ff95a3; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
-header, main { max-width: 62rem; margin: 0 auto; padding: 0 1rem; }
+header, main { max-width: 68rem; margin: 0 auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 1.6rem 0 .4rem; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; padding-top: .4rem; border-top: 1px solid var(--line); }
 nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9rem; }
@@ -16,8 +16,8 @@ a:focus-visible, button:focus-visible { outline: 3px solid var(--accent); outlin
 .verdict { border-left: 5px solid var(--good); background: var(--card); padding: .7rem 1rem; margin: .6rem 0; }
 .verdict.bad { border-color: var(--bad); }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .88rem; }
+th, td { padding: .3rem .5rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child, td.words, th.words { text-align: left; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th[aria-sort=ascending] button::after { content: " \\25B2"; }

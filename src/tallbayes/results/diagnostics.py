@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import SlowMixingWarning
+from tallbayes.results.dispersion import overdispersion
 from tallbayes.results.draws import named_draws
 from tallbayes.results.mixing import Mixing, mixing_of
 from tallbayes.results.stays import longest_stays, longest_usual_stay
@@ -110,17 +111,18 @@ def judged(tree: "DataTree") -> tuple[str, list[str]]:
     Returns
     -------
     str
-        Some sentences.
+        Some sentences; at the end, what speaks against the family, if something does.
     list of str
         For each coefficient "yes", or in a word or two why not.
     """
     look = _look(tree)
-    found = _judge(look)
+    found, of_family = _judge(look), overdispersion(tree)
     if not found:
-        return _no_complaint(look), ["yes" if look.length >= FEWEST else "too few draws"] * len(look.names)
+        labels = ["yes" if look.length >= FEWEST else "too few draws"] * len(look.names)
+        return f"{_no_complaint(look)}{of_family}", labels
     concerned = [(finding.label, set(finding.coefficients)) for finding in found]
-    labels = [[label for label, names in concerned if name in names] for name in look.names]
-    return _complaint(found), [f"no: {', '.join(every)}" if every else "yes" for every in labels]
+    every = [[label for label, names in concerned if name in names] for name in look.names]
+    return f"{_complaint(found)}{of_family}", [f"no: {', '.join(each)}" if each else "yes" for each in every]
 
 
 def warn_of_findings(tree: "DataTree") -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.plan.choose import Chosen
+from tallbayes.results.dispersion import dispersion
 from tallbayes.results.draws import variable
 from tallbayes.results.stays import longest_stays
 from tallbayes.results.tail_visits import tail_visits
@@ -90,6 +91,8 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
         "plan": json.dumps({key: _plain(value) for key, value in plan.items()}),
         "versions": json.dumps(_versions()),
     }
+    if (found := dispersion(model, draws.beta[:, :kept])) is not None:
+        about["dispersion"] = json.dumps(found._asdict())
     if hasattr(model, "to_json"):  # what predictions of new data need, after the result was saved and loaded
         about["model"] = model.to_json()
     return xr.DataTree.from_dict(

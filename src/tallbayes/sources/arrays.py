@@ -113,6 +113,20 @@ def per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vect
     return writable_view(np.ascontiguousarray(array))
 
 
+def log_exposure(values: NDArray[Any], first: int = 0, where: str = "") -> Vector:
+    """Return the logarithm of exposures, which the offset of counts is, or raise if one is not positive."""
+    exposure = values.astype(np.float64, copy=False)
+    bad = np.flatnonzero(~(np.isfinite(exposure) & (exposure > 0.0)))
+    if bad.size:
+        i = int(bad[0])
+        raise InputError(
+            f"exposure: row {first + i}{where} is {exposure[i]:g}; every exposure must be positive and finite. Drop "
+            "rows that were not exposed.",
+            row=first + i,
+        )
+    return np.log(exposure)
+
+
 def frequency_weights(values: ArrayLike | None, n: int) -> Vector:
     """Return weights that can be used: none negative, and not all of them zero."""
     weight = per_row(values, n, "weights", 1.0)
@@ -144,9 +158,11 @@ def numeric(values: Any, what: str) -> NDArray[Any]:
     _refuse_other_columns(values, what)
     try:
         array = np.asarray(values)
-        if array.dtype.kind == "O" and hasattr(values, "to_numpy") and len(array):
+        if array.dtype.kind == "O" and hasattr(values, "iloc") and len(array):
             # A frame of numbers of different kinds, perhaps with missing ones, which are found later.
             array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif array.dtype.kind == "O" and hasattr(values, "columns") and len(array):
+            array = array.astype(np.float64)  # another table of numbers: decimals, or missing ones
     except (ValueError, TypeError) as error:
         raise InputError(f"{what}: not a table of numbers ({error}).") from None
     if array.dtype.kind not in "buif":
@@ -157,13 +173,39 @@ def numeric(values: Any, what: str) -> NDArray[Any]:
     return array
 
 
+def column_names(X: Any) -> list[str] | None:
+    """Return the names that the columns of a data frame or an Arrow table have; None of an array."""
+    if is_arrow(X):
+        return [str(name) for name in X.schema.names]
+    return [str(column) for column in X.columns] if hasattr(X, "columns") else None
+
+
+def is_arrow(data: Any) -> bool:
+    """Return whether data are an Arrow table, or a batch of one, in memory."""
+    return type(data).__module__.split(".")[0] == "pyarrow" and hasattr(data, "schema") and hasattr(data, "columns")
+
+
 def _refuse_other_columns(frame: Any, what: str) -> None:
-    """Name the first column of a pandas data frame that does not hold numbers."""
-    if not (hasattr(frame, "columns") and hasattr(frame, "dtypes")):
-        return
-    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
-        if getattr(dtype, "kind", "f") not in "buif":
+    """Name the first column of a data frame or an Arrow table that does not hold numbers."""
+    for name, dtype, numbers in _kinds(frame):
+        if not numbers:
             raise InputError(
-                f"{what}: column {str(name)!r} has dtype {dtype}; expected numbers. Encode categories as 0/1 "
-                "columns, e.g. with pandas.get_dummies, or drop the column."
+                f"{what}: column {name!r} has dtype {dtype}; expected numbers. Encode categories as 0/1 columns, e.g. "
+                "with pandas.get_dummies, use tb.glm, which does that, or drop the column."
             )
+
+
+def _kinds(frame: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Yield name, type, and whether it holds numbers, of each column."""
+    if is_arrow(frame):
+        import pyarrow.types as of
+
+        tests = of.is_integer, of.is_floating, of.is_boolean, of.is_decimal, of.is_null
+        for field in frame.schema:
+            yield str(field.name), field.type, any(test(field.type) for test in tests)
+    elif hasattr(frame, "columns") and hasattr(frame, "dtypes"):
+        for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+            if hasattr(dtype, "is_numeric"):  # polars
+                yield str(name), dtype, dtype.is_numeric() or str(dtype) in {"Boolean", "Null"}
+            else:
+                yield str(name), dtype, getattr(dtype, "kind", "f") in "buif"

@@ -250,7 +250,7 @@ def of_arrays(X: Any, beside: dict[str, Any], names: Sequence[str] | None = None
     X : dask.array.Array
         Design, rows x columns.
     beside : dict
-        One-dimensional arrays: ``response``, and perhaps ``weights`` and ``offset``.
+        One-dimensional arrays: ``response``, and perhaps ``weights``, ``offset`` and ``exposure``.
     names : sequence of str or None
         Names of the columns; x0, x1, ... by default.
 
@@ -285,5 +285,5 @@ def of_arrays(X: Any, beside: dict[str, Any], names: Sequence[str] | None = None
     return DaskSource(partitions, ArrayColumns(columns, beside_names), to_block, columns)
 
 
-BESIDE = ("response", "weights", "offset")
+BESIDE = ("response", "weights", "offset", "exposure")
 """Arrays beside a design, in the order in which `ColumnsToBlock` has their columns."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import InputError
-from tallbayes.sources.arrays import rows_of_a_block
+from tallbayes.sources.arrays import log_exposure, rows_of_a_block
 from tallbayes.sources.base import Block, Source
 from tallbayes.sources.tables import Table, joined_batch
 
@@ -99,12 +99,14 @@ class ColumnsToBlock:
     response: str | None
     weights: str | None = None
     offset: str | None = None
+    exposure: str | None = None
+    """Its logarithm is added to the offset."""
 
     @property
     def columns(self) -> list[str]:
         """The columns that are needed, each once."""
-        others = (name for name in (self.response, self.weights, self.offset) if name is not None)
-        return list(dict.fromkeys((*self.design, *others)))
+        beside = (self.response, self.weights, self.offset, self.exposure)
+        return list(dict.fromkeys((*self.design, *(name for name in beside if name is not None))))
 
     def __call__(self, batch: Any, first: int) -> Block:
         """Return the block of a batch whose first row has the given number."""
@@ -119,13 +121,10 @@ class ColumnsToBlock:
             for j, name in enumerate(self.design):
                 design[tile, j] = columns[name][tile]
         y = np.zeros(rows) if self.response is None else columns[self.response].astype(np.float64, copy=False)
-        return Block(
-            first,
-            design,
-            y[:, None],
-            self._per_row(columns, self.weights, 1.0, first),
-            self._per_row(columns, self.offset, 0.0, first),
-        )
+        offset = self._per_row(columns, self.offset, 0.0, first)
+        if self.exposure is not None:
+            offset = offset + log_exposure(columns[self.exposure], first, f" of column {self.exposure!r}")
+        return Block(first, design, y[:, None], self._per_row(columns, self.weights, 1.0, first), offset)
 
     @staticmethod
     def _per_row(columns: dict[str, Any], name: str | None, default: float, first: int) -> Any:

@@ -31,6 +31,7 @@ def open_source(
     design: Sequence[str] | None = None,
     offset: str | None = None,
     weights: str | None = None,
+    exposure: str | None = None,
     scale_design: Sequence[str] | None = None,
     scratch: str | os.PathLike[str] | None = None,
 ) -> Source:
@@ -50,6 +51,8 @@ def open_source(
         Column of the known part of each row's predictor.
     weights : str or None
         Column of frequency weights.
+    exposure : str or None
+        Column of exposures, of counts: their logarithm is added to the offset.
     scale_design : sequence of str or None
         Columns of a second design, that of a scale, which stands at the end of the first one; both may have a column.
     scratch : path or None
@@ -60,35 +63,34 @@ def open_source(
     Source
         The rows.
     """
-    _refuse_other_names({"response": response, "offset": offset, "weights": weights}, design)
+    beside = {"response": response, "weights": weights, "offset": offset, "exposure": exposure}
+    _refuse_other_names(beside, design)
     if scale_design is not None:
         if design is None:
             raise InputError("design: None was given with a scale_design; expected a list of the names of columns.")
         _refuse_other_names({}, scale_design, "scale_design")
         design = [*design, *scale_design]
     if is_dask(data):
-        return _of_dask_frame(data, response, design, offset, weights)
-    named = [name for name in (response, weights, offset) if name is not None]
+        return _of_dask_frame(data, beside, design)
+    named = [name for name in beside.values() if name is not None]
     table = open_table(data, None if design is None else list(dict.fromkeys((*design, *named))), scratch=scratch)
     if design is None:
         table.refuse_missing(named)
         design = [name for name in table.schema.names if name not in named]
-    to_block = ColumnsToBlock(tuple(design), response, weights, offset)
+    to_block = ColumnsToBlock(tuple(design), **beside)
     _refuse_other_types(table, to_block.columns)
     return MappedSource(table, to_block, list(design), to_block.columns)
 
 
-def _of_dask_frame(
-    frame: Any, response: str | None, design: Sequence[str] | None, offset: str | None, weights: str | None
-) -> Source:
+def _of_dask_frame(frame: Any, beside: dict[str, str | None], design: Sequence[str] | None) -> Source:
     """Return the rows of a Dask data frame."""
     if not hasattr(frame, "columns"):
         raise InputError("data: a Dask array was given with names of columns; expected a Dask data frame.")
     from tallbayes.sources.clusters import of_frame
 
-    named = (response, weights, offset)
+    named = tuple(beside.values())
     design = [str(name) for name in frame.columns if name not in named] if design is None else design
-    return of_frame(frame, ColumnsToBlock(tuple(design), response, weights, offset))
+    return of_frame(frame, ColumnsToBlock(tuple(design), **beside))
 
 
 def _refuse_other_names(given: dict[str, Any], design: Sequence[str] | None, owner: str = "design") -> None:
