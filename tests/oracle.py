@@ -612,18 +612,16 @@ class Atoms(NamedTuple):
 
         names = sorted(self.values(Real(1), Real(0), Real(0)))
         atoms = sympy.symbols(names)
+        known = dict(zip(names, atoms, strict=True))
 
         def slope(expression, j):
-            read = [
-                sympy.sympify(self.slopes.get(name, ("0", "0"))[j], dict(zip(names, atoms, strict=False)))
-                for name in names
-            ]
+            read = [sympy.sympify(self.slopes.get(name, ("0", "0"))[j], known) for name in names]
             return sympy.expand(sum(sympy.diff(expression, a) * r for a, r in zip(atoms, read, strict=True)))
 
         found = []
         for b in range(m + 1):
             by = [0] * (m - b) + [1] * b
-            expression = sympy.sympify(potential_slopes[by[0]], dict(zip(names, atoms, strict=False)))
+            expression = sympy.sympify(potential_slopes[by[0]], known)
             for j in by[1:]:
                 expression = slope(expression, j)
             found.append(sympy.Poly(expression, *atoms))

@@ -200,6 +200,13 @@ def noise_of(family: Any) -> Any:
     return lambda u: u * u * oracle.Real(0.5)
 
 
+def further_prior(chosen: Any) -> tuple[float, float]:
+    """Mean and precision of parameters after the coefficients, on the scale on which they are sampled."""
+    if chosen is None:
+        return 0.0, 0.01
+    return chosen.mean, float(chosen.sd if isinstance(chosen, tb.priors.LogNormal) else chosen.scale) ** -2.0
+
+
 def joint_rows(case: JointCase) -> Any:
     """The oracle's rows, lines, offsets; mean and precision of parameters after the coefficients; other priors."""
     n, p = case.X.shape
@@ -221,7 +228,7 @@ def joint_rows(case: JointCase) -> Any:
         rows = oracle.JointRows(
             lambda y, a, b: oracle.ordinal_logit(y, a, b, levels), oracle.ordinal_suprema(levels)
         )
-        return rows, lines, -offset[:, None] * present, (0.0, 0.01), []
+        return rows, lines, -offset[:, None] * present, further_prior(case.family.cuts), []
     Z = np.ones((n, 1)) if case.scale_design is None else case.scale_design
     lines = np.zeros((n, 2, p + Z.shape[1]))
     lines[:, 0, :p], lines[:, 1, p:] = case.X, Z
@@ -233,7 +240,8 @@ def joint_rows(case: JointCase) -> Any:
     }
     if type(case.family) in formulas:
         potential, atoms = formulas[type(case.family)]
-        return oracle.JointRows(potential, atoms.suprema), lines, offset, (0.0, 0.01), []
+        chosen = case.family.size if hasattr(case.family, "size") else case.family.zeros
+        return oracle.JointRows(potential, atoms.suprema), lines, offset, further_prior(chosen), []
     rows = oracle.noise(noise_of(case.family))
     scale = case.family.scale
     kinds = {
@@ -241,8 +249,8 @@ def joint_rows(case: JointCase) -> Any:
         tb.priors.Exponential: lambda s: ("power", s.rate, 1.0, 1.0),
         tb.priors.HalfStudentT: lambda s: ("half-student", s.scale, 1.0, s.df),
     }
-    if case.scale_design is not None:
-        return rows, lines, offset, (scale.mean, scale.scale**-2.0), []
+    if type(scale) not in kinds:
+        return rows, lines, offset, further_prior(scale), []
     return rows, lines, offset, (0.0, 0.0), [oracle.OtherPrior(p, *kinds[type(scale)](scale))]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import oracle
 import tallbayes as tb
 from tallbayes.models import passes
 from tallbayes.models.predictors import Several
@@ -124,6 +125,61 @@ def test_bounds_hold_and_are_reached(name, m):
         assert -np.min(found) <= (fall if m % 2 == 0 else whole) + slack
         if norms[1] == 0.0 and radius < 0.01 and not pairs:
             assert np.max(np.abs(found)) >= 0.98 * whole - 1e-3 * norms[0] ** m
+
+
+COUNTS = {"inflated": oracle.zero_inflated, "hurdle": oracle.hurdle, "dispersed": oracle.dispersed}
+
+
+def brute_force(name, y, at, norms, radius, m, points):
+    """Rise, fall and absolute value along unit moves, from the oracle's mixed derivatives on a grid over each box."""
+    share = np.linspace(-1.0, 1.0, points)
+    s, t = (part.ravel()[:, None] for part in np.meshgrid(share, share))
+    grid = at[0] + s * radius * norms[0], at[1] + t * radius * norms[1]
+    counts = np.broadcast_to(y, grid[0].shape)
+    found = oracle.mixed_derivatives(COUNTS[name], counts, *grid, m).reshape(m + 1, -1, y.size)
+    ends = [(np.maximum(part.max(axis=0), 0.0), np.maximum(-part.min(axis=0), 0.0)) for part in found]
+    return oracle.along_moves(ends, norms)
+
+
+def boxes(size, seed):
+    """Random counts, points and lengths of lines, some of which are 0."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice([0.0, 0.0, 1.0, 2.0, 3.0, 7.0, 12.0], size)
+    at = np.stack([0.3 + 1.2 * rng.standard_normal(size), 1.2 * rng.standard_normal(size)])
+    norms = np.exp(rng.uniform(math.log(0.02), math.log(0.6), (2, size)))
+    norms[rng.integers(0, 2, size), np.arange(size)] *= rng.choice([0.0, 1.0], size, p=[0.4, 0.6])
+    return y, at, norms
+
+
+def search(name, m, size, points, less=1.0):
+    """Whether bounds times `less` are what they should be in boxes that are nearly points, and hold in larger ones.
+
+    In a point they are the derivatives themselves; interval arithmetic may be wider by the size of the box, here 1e-7,
+    times that of its terms. Larger boxes are searched in extended precision.
+    """
+    rows, (y, at, norms) = FAMILIES[name][0].rows, boxes(size, seed=m)
+
+    def bounds(radius):
+        return less * rows.bounds(np.ascontiguousarray(y[:, None]), at, norms, radius, m)
+
+    exact = brute_force(name, y, at, norms, 1e-7, m, 2)
+    allowed = 1e-4 * np.max(exact, axis=0) + 1e-5 * (1.0 + y) * np.sum(norms, axis=0) ** m
+    precise = np.all(np.abs(bounds(1e-7) - exact) <= allowed)
+    larger = [(brute_force(name, y, at, norms, radius, m, points), bounds(radius)) for radius in (0.003, 1.0)]
+    return precise, all(np.all(found <= bound * (1 + 1e-9) + 1e-12) for found, bound in larger)
+
+
+@pytest.mark.parametrize(("name", "m"), list(itertools.product(COUNTS, [1, 2, 3, 4])))
+def test_no_box_breaks_a_bound(name, m):
+    """Random counts, points and boxes; both parts of the search would notice bounds that are 1 % too small."""
+    assert search(name, m, 150, 7) == (True, True)
+    assert search(name, m, 150, 7, less=0.99) == (False, False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "m"), list(itertools.product(COUNTS, [1, 2, 3, 4])))
+def test_no_box_breaks_a_bound_long(name, m):
+    assert search(name, m, 1000, 15) == (True, True)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
