@@ -101,14 +101,14 @@ def test_predicted_memory_grows_with_draws_and_chains():
     model = tb.Regression(rng.standard_normal((5000, 4)), rng.random(5000) < 0.5, tb.families.Bernoulli())
     one = 4 * 8 + 10
     for kernel, own in ((tb.kernels.ScalableMH(order=2), 0), (tb.kernels.Firefly(), 24 * 5000)):
-        few = tb.explain(model, kernel, draws=1, chains=1).memory_megabytes
-        base = tb.explain(model, kernel, draws=20_000, chains=1).memory_megabytes
-        more = tb.explain(model, kernel, draws=30_000, chains=1).memory_megabytes
-        chains = tb.explain(model, kernel, draws=20_000, chains=3).memory_megabytes
+        few = tb.explain(model, kernel, draws=1, chains=1, threads=2).memory_megabytes
+        base = tb.explain(model, kernel, draws=20_000, chains=1, threads=2).memory_megabytes
+        more = tb.explain(model, kernel, draws=30_000, chains=1, threads=2).memory_megabytes
+        chains = tb.explain(model, kernel, draws=20_000, chains=3, threads=2).memory_megabytes
         assert few < base  # what the set-up takes, and gives back
-        # Each draw is in the result, in the chain's own room (there are so few), and twice in the last look at all.
-        assert 1e6 * (more - base) == pytest.approx(2 * 10_000 * one + 2 * 10_000 * 4 * 8)
-        assert 1e6 * (chains - base) == pytest.approx(2 * (2 * 20_000 * one + own))
+        # Each draw is in the result; and two coefficients at a time in the look at how chains have mixed.
+        assert 1e6 * (more - base) == pytest.approx(10_000 * one + 2 * 60 * 10_000)
+        assert 1e6 * (chains - base) == pytest.approx(2 * (20_000 * one + own) + 2 * 60 * 2 * 20_000)
 
 
 @pytest.mark.parametrize("dtype", ["np.int8", "np.bool_", "np.float32"])
