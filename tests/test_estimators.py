@@ -55,7 +55,13 @@ def fitted(rows):
 # -- scikit-learn's own checks --
 
 
-@pytest.mark.parametrize("name", NAMES)
+SLOWLY_CHECKED = {"BayesianRegressor", "RobustRegressor"}
+"""Half a minute of checks each, through the code that the other two share."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name in SLOWLY_CHECKED else ()) for name in NAMES]
+)
 @pytest.mark.filterwarnings(
     "ignore:CountRegressor. y has fractions",
     "ignore:.*fit every response exactly",
