@@ -189,3 +189,18 @@ def test_responses_whose_powers_overflow(design):
     X, _ = design
     with pytest.raises(InputError, match=r"y: row 3 is 1e\+200, whose powers no float64 holds"):
         tb.Regression(X, np.where(np.arange(N) == 3, 1e200, 0.0), FAMILIES.Gaussian(scale=1.0))
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_level_whose_events_a_subsample_has_not_seen(seed):
+    """Its mode in the subsample is far out, where the curvature of all rows is nearly nothing: a step goes too far."""
+    rng = np.random.default_rng(seed)
+    n = 400_000
+    X = np.column_stack([np.ones(n), rng.lognormal(0.0, 0.5, (n, 10)), np.zeros((n, 2))])
+    y = (rng.random(n) < 0.01).astype(float)
+    for column, rows in ((11, 500), (12, 300)):
+        X[rng.choice(n, rows, replace=False), column] = 1.0
+    model = tb.Regression(X, y, FAMILIES.Bernoulli(), tb.priors.Flat())
+    found = find_mode(model)
+    assert found.passes <= 10
+    assert np.all(np.abs(np.linalg.solve(found.hessian, found.gradient)) < 0.3 / np.sqrt(np.diag(found.hessian)))

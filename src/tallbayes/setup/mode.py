@@ -25,6 +25,8 @@ FEW_ROWS = 0.1
 deviations; it is then not left further than this from its mode."""
 NEAR = 0.5
 """The same for a subsample, whose own mode is further than that from the one looked for."""
+FARTHEST = 2.0
+"""By how much a step may move a predictor along such a coefficient, while its curvature is not known."""
 CHEAP_PASSES = 4
 """Passes for the gradient alone before the Hessian is computed in any case."""
 SUSPICIOUS = 12
@@ -33,7 +35,8 @@ SHORT, STALLED = 1e-2, 0.5
 """Newton's steps that are so short shrink much faster than by such a factor, unless they are made of rounding."""
 LIMIT, PATIENCE = 100, 200_000_000
 """Newton steps before a search is given up; more for small data, up to so many numbers read."""
-HALVINGS = 60
+HALVINGS, MUCH_ABOVE = 60, 1e3
+"""How often a step is shortened: by half, or to a tenth if the potential at its end is so many times that before."""
 
 
 class Mode(NamedTuple):
@@ -142,16 +145,18 @@ class _Search:
         """Take Newton steps with the Hessian of a subsample, which needs passes for the gradient only.
 
         The Hessian is off by some sqrt(d / rows) of itself, and a step leaves as much of the way to the mode. Of a
-        coefficient of which few rows speak the subsample may know nothing: then the diagonal is that of all rows.
+        coefficient of which few rows speak the subsample may know nothing: then the diagonal is that of all rows, and
+        a step does not go far, because at a wrong place that diagonal is wrong as well. A step that turns out to lead
+        away from the mode is taken back.
         """
         model = self.model
         share = np.sqrt(model.d / rough.source.n)
         hessian = self.source.n / rough.source.n * rough.likelihood_hessian
-        rare = model.predictors.linear and bool(np.any(_few_rows(model, np.diag(hessian))))
-        before = np.inf
+        few = _few_rows(model, np.diag(hessian)) if model.predictors.linear else np.zeros(model.d, dtype=bool)
+        came_from, before = theta, np.inf
         for _ in range(CHEAP_PASSES):
             given = model.rows, model.predictors, theta
-            if rare:
+            if np.any(few):
                 gradient, diagonal = self.source.reduce(passes.slopes_and_diagonal, *given, threads=self.threads)
                 hessian = _with_diagonal(hessian, diagonal)
             else:
@@ -159,12 +164,14 @@ class _Search:
             _, slope, curvature = model.coefficient_priors.stand_in(theta)
             factor = _factor(hessian + np.diag(curvature))
             if factor is None or not np.all(np.isfinite(gradient)):
-                break
+                return came_from
             step, length = _newton(factor, gradient + slope)
             if not length < 0.5 * before:
-                break
-            theta, before = theta - step, length
-            if share * length < tolerance:
+                return theta if length < before else came_from
+            farthest = np.where(few, FARTHEST / model.profile.largest, np.inf) if np.any(few) else np.inf
+            held = np.clip(step, -farthest, farthest)
+            came_from, theta, before = theta, theta - held, length
+            if share * length < tolerance and np.array_equal(held, step):
                 break
         return theta
 
@@ -241,15 +248,16 @@ class _Search:
     def _damped(self, point: _Point, step: Vector, length: float) -> _Point | None:
         """Shorten the step until the potential falls (within reach of rounding, take it whole), or return None.
 
-        A potential that is infinite at the end of a step says little about how far to go: then shorten it more.
+        A potential that is infinite at the end of a step, or far above, says little about how far to go: then shorten
+        it more.
         """
         size = 1.0
+        rounding = 1e-13 * self.source.n + 1e-12 * abs(point.value)
         for _ in range(HALVINGS):
             trial = self.evaluate(point.theta - size * step)
-            rounding = 1e-13 * self.source.n + 1e-12 * abs(point.value)
             if trial.value <= point.value - 1e-4 * size * length**2 + rounding:
                 return trial
-            size *= 0.5 if np.isfinite(trial.value) else 0.1
+            size *= 0.5 if trial.value < MUCH_ABOVE * (abs(point.value) + 1.0) else 0.1
         return None
 
 
