@@ -48,6 +48,29 @@ def test_import_loads_nothing_heavy():
     assert not set(HEAVY) & set(loaded)
 
 
+def test_a_run_loads_no_more_than_it_needs():
+    """xarray imports dask, wherever that is installed, unless it is told that arrays are NumPy's."""
+    script = """
+        import sys
+        import numpy as np
+        import tallbayes as tb
+
+        X = np.column_stack([np.ones(500), np.linspace(-1, 1, 500)])
+        tb.sample(tb.Regression(X, X[:, 1] > 0.1, tb.families.Bernoulli()), draws=50, progress=False)
+        print(*sys.modules)
+    """
+    loaded = set(run(script).split())
+    assert "xarray" in loaded
+    assert not {"dask.base", "tallbayes.formulas", "tallbayes.predictions", "tallbayes.families.ordinal"} & loaded
+
+
+def test_names_load_when_they_are_used():
+    assert {*tallbayes.__all__, "plot_forest", "__version__"} <= set(dir(tallbayes))
+    assert callable(tallbayes.report)
+    with pytest.raises(AttributeError, match="module 'tallbayes' has no attribute 'sampel'"):
+        _ = tallbayes.sampel
+
+
 def test_cache_is_where_the_user_wants_it(tmp_path, monkeypatch):
     monkeypatch.setenv("TALLBAYES_CACHE_DIR", str(tmp_path))
     assert compiled.cache_directory() == tmp_path / "tallbayes" / compiled.source_hash()

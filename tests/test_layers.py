@@ -10,7 +10,7 @@ import tallbayes
 PACKAGE = Path(tallbayes.__file__).parent
 
 ROOMS = [
-    ["errors", "checks", "compiled"],
+    ["errors", "checks", "compiled", "on_demand"],
     ["families"],
     ["priors"],
     ["sources"],
@@ -25,7 +25,7 @@ ROOMS = [
     ["results"],
     ["predictions"],
     ["plots"],
-    ["report"],
+    ["reporting"],
     ["api"],
     ["estimators"],
     ["__init__"],

@@ -246,7 +246,7 @@ def test_poisson_counts_are_seldom_suspected(mean):
 
 
 def test_the_report_of_a_formula_says_it(frame):
-    from tallbayes.report.page import page
+    from tallbayes.reporting.page import page
 
     few = frame.assign(x=np.round(frame["x"]))
     few.loc[0, "x"] = np.nan

@@ -11,7 +11,7 @@ import pytest
 
 import tallbayes as tb
 from tallbayes.errors import InputError, MissingPackageError
-from tallbayes.report.page import page
+from tallbayes.reporting.page import page
 
 NAMES = ["one", "a", "<b>"]
 

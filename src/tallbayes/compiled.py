@@ -44,7 +44,7 @@ USUAL_SECONDS = 8
 
 PLAIN_ROOMS = frozenset(
     {
-        *("formulas", "plan", "results", "predictions", "plots", "report", "api", "estimators"),
+        *("formulas", "plan", "results", "predictions", "plots", "reporting", "api", "estimators"),
         *("__init__", "warmup", "demo", "cli", "__main__"),
     }
 )

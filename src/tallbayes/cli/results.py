@@ -108,7 +108,7 @@ def report(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Write one page about a run that needs no network: model, verdict, table, pictures, how it was computed."""
-    from tallbayes.report.page import report as write
+    from tallbayes.reporting.page import report as write
     from tallbayes.results.files import load
 
     target = run.with_suffix(".html") if out is None else out

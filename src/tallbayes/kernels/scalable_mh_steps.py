@@ -73,8 +73,6 @@ def propose(
             middle = drift[j] / (1.0 - keep) if keep != 1.0 else drift[j]
             proposed[j] = z[j] + walk_scale * (xi - middle if keep == 0.0 else xi)
             correction += 0.5 * (z[j] - middle) ** 2 - 0.5 * (proposed[j] - middle) ** 2
-        elif keep == 0.0:
-            proposed[j] = xi
         else:
             proposed[j] = keep * z[j] + drift[j] + scale * xi
     if walks:
@@ -126,11 +124,14 @@ def run_chunk(
                 if now.used == BLOCK:
                     look_ahead(surrogate, whitening, bound, move, ahead, rng)
                     now.used = 0
-                now.correction = propose(move, surrogate, z, noise, now.used, walks, proposed, rng)
-                if keep == 0.0 and not walks:
+                if keep == 0.0 and not walks:  # made ahead; handing on tuples of arrays would count references
+                    for j in range(d):
+                        proposed[j] = noise[j, now.used]
+                    now.correction = 0.0
                     now.proposed_value = values[now.used]
                     now.proposed_distance = distances[now.used]
                 else:
+                    now.correction = propose(move, surrogate, z, noise, now.used, walks, proposed, rng)
                     now.proposed_value = value(terms, proposed, scratch)
                     now.proposed_distance = distance_from_centre(bound.local, bound.free, whitening, proposed)
                 now.used += 1

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallbayes.plan.choose import Chosen
 from tallbayes.results.dispersion import dispersion
@@ -17,7 +18,7 @@ from tallbayes.results.tail_visits import tail_visits
 from tallbayes.run.chain import Chain, Draw
 
 if TYPE_CHECKING:
-    from xarray import DataTree
+    from xarray import Dataset, DataTree
 
 
 def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[str, Any]) -> "DataTree":
@@ -45,37 +46,30 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
     prepared, expected = chosen.prepared, chosen.rehearsal
     model = prepared.model
     kept = min(run.kept for run in runs)
-    chain_draw = ("chain", "draw")
     coordinates = {"chain": np.arange(len(runs)), "draw": np.arange(kept)}
     names = np.array(model.names)
-    posterior = xr.Dataset(
-        {output.name: variable(output, draws.beta[:, :kept]) for output in model.outputs},
-        coords={
-            **coordinates,
-            **{o.dimension: np.array(o.labels) for o in model.outputs if o.labels is not None},
-        },
+    labels = {o.dimension: np.array(o.labels) for o in model.outputs if o.labels is not None}
+    recorded = {name: getattr(draws, name)[:, :kept] for name in ("accepted", "rows_touched", "full_pass")}
+    posterior = _dataset(
+        {output.name: variable(output, draws.beta[:, :kept]) for output in model.outputs}, coordinates | labels
     )
-    recorded = ("accepted", "rows_touched", "full_pass")
-    statistics = xr.Dataset(
-        {name: (chain_draw, getattr(draws, name)[:, :kept]) for name in recorded},
-        coords=coordinates,
-    )
-    laplace = xr.Dataset(
+    statistics = _dataset({name: (("chain", "draw"), values) for name, values in recorded.items()}, coordinates)
+    laplace = _dataset(
         {
             # One more Newton step, which costs no pass: the centre may be a little off the mode.
-            "mode": ("coefficient", prepared.metric.newton_point),
+            "mode": (("coefficient",), prepared.metric.newton_point),
             "covariance": (("coefficient", "other"), prepared.metric.covariance),
         },
-        coords={"coefficient": names, "other": names},
+        {"coefficient": names, "other": names},
     )
     plan = {
         **prepared.plan,
         "predicted_acceptance": expected.acceptance,
         "predicted_rows_per_draw": expected.rows_per_draw,
         "predicted_full_passes_per_million": expected.full_per_million,
-        "acceptance": float(statistics["accepted"].mean()),
-        "rows_per_draw": float(statistics["rows_touched"].mean()),
-        "full_passes_per_million": 1e6 * float(statistics["full_pass"].mean()),
+        "acceptance": float(np.mean(recorded["accepted"])),
+        "rows_per_draw": float(np.mean(recorded["rows_touched"])),
+        "full_passes_per_million": 1e6 * float(np.mean(recorded["full_pass"])),
     }
     about = {
         **attributes,
@@ -103,6 +97,25 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
             "/laplace": laplace,
         }
     )
+
+
+def _dataset(
+    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]], coordinates: dict[str, NDArray[Any]]
+) -> "Dataset":
+    """Return a data set of NumPy arrays, as `xarray.Dataset` makes it.
+
+    From bare arrays xarray would first find out whether they are Dask's, and import dask for it wherever that is
+    installed: half a second.
+    """
+    import pandas as pd
+    import xarray as xr
+    from xarray.core.indexing import PandasIndexingAdapter
+
+    indexes = {
+        name: xr.IndexVariable(name, PandasIndexingAdapter(pd.Index(at), dtype=at.dtype), fastpath=True)
+        for name, at in coordinates.items()
+    }
+    return xr.Dataset({name: xr.Variable(*given, fastpath=True) for name, given in variables.items()}, indexes)
 
 
 def _plain(value: Any) -> Any:

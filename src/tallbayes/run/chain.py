@@ -57,7 +57,8 @@ def room_for(chains: int, draws: int, d: int) -> Draw:
         np.zeros((chains, draws), dtype=np.int64),
         np.zeros((chains, draws), dtype=np.bool_),
     )
-    room.beta.reshape(-1)[:FETCHED:PAGE] = 0.0
+    for part in room:
+        part.reshape(-1)[:FETCHED:PAGE] = 0
     return room
 
 

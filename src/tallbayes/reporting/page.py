@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.errors import InputError
-from tallbayes.report.parts import Part, computation, data_and_model, pictures, table, verdicts
-from tallbayes.report.style import SCRIPT, STYLE
+from tallbayes.reporting.parts import Part, computation, data_and_model, pictures, table, verdicts
+from tallbayes.reporting.style import SCRIPT, STYLE
 
 if TYPE_CHECKING:
     from xarray import DataTree
