@@ -8,19 +8,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit, typeof
+from numba import njit
 
 import oracle
 import tallbayes as tb
-from tallbayes.kernels.addressed import addressed
-from tallbayes.kernels.all_rows import rows_are_at_hand, run_with_rows_at_hand
+from tallbayes.kernels.all_rows import rows_are_at_hand
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.scalable_mh import chunks
-from tallbayes.kernels.scalable_mh_steps import run_chunk
 from tallbayes.kernels.state import Draws, empty_draws, new_state
-from tallbayes.kernels.surrogate_trials import no_surrogate_trials, surrogate_trials
 from tallbayes.kernels.target import FALL, RISE, STEP, shifted, state_factors, step_rate, surrogate_at
-from tallbayes.kernels.thinning import intensity_of, kind_of, thin
+from tallbayes.kernels.thinning import intensity_of, kind_of
 from tallbayes.models import passes
 from tallbayes.setup.metric import metric_at
 from tallbayes.setup.mode import Mode, find_mode
@@ -626,35 +623,14 @@ def in_batches(prepared: Any, size: int = 7, seed: int = 0, kind: Any = Batches)
         prepared,
         supply=supply,
         target=prepared.target._replace(rows=supply.rows),
-        run_chunk=_direct(prepared, run_chunk),
+        run_chunk=chunks(prepared.model, prepared.move, at_hand=False),
     )
 
 
 def directly(prepared: Any) -> Any:
     """Return the same kernel with all rows at hand, for very many very short runs."""
     assert rows_are_at_hand(prepared.model)
-    return dataclasses.replace(
-        prepared, run_chunk=_direct(prepared, run_with_rows_at_hand, prepared.model.rows.functions.jets.pointer)
-    )
-
-
-def _direct(prepared: Any, dispatcher: Any, *more: Any) -> Any:
-    """Run chunks without Numba's search for the types of the arguments: it takes longer than some ten steps."""
-    trials = surrogate_trials if prepared.move.inner > 1 else no_surrogate_trials
-    parts = (trials.pointer, thin.pointer, *more)
-    entry = None
-
-    def call(target: Any, *given: Any) -> Any:
-        nonlocal entry
-        arguments = (addressed(target), *given)
-        if entry is not None:
-            return entry(*arguments, *parts)
-        if hasattr(dispatcher, "overloads"):
-            dispatcher.compile(tuple(typeof(part) for part in (*arguments, *parts)))
-            entry = dispatcher.overloads[tuple(typeof(part) for part in (*arguments, *parts))].entry_point
-        return dispatcher(*arguments, *parts)
-
-    return call
+    return dataclasses.replace(prepared, run_chunk=chunks(prepared.model, prepared.move, at_hand=True))
 
 
 def asking(prepared: Any) -> Any:

@@ -275,6 +275,20 @@ def compiled_within(function: Function) -> Function:
     return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
 
 
+def entry_of(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return what a compiled function runs for arguments of exactly these types, and no others.
+
+    Numba finds the types of its arguments at every call, which takes a millisecond where tuples hold functions: far
+    longer than some steps of a chain. Compiles the function, if it was not.
+    """
+    if not hasattr(function, "overloads"):  # compilation is switched off
+        return function
+    signature = tuple(numba.typeof(argument) for argument in arguments)
+    if signature not in function.overloads:
+        function.compile(signature)
+    return function.overloads[signature].entry_point
+
+
 _POINTERS = threading.RLock()
 
 

@@ -28,15 +28,19 @@ def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
     """
     n, d = rows.shape
     total = np.zeros((d, d))
-    tile = max(TILE // max(d, 1), FEWEST_ROWS)
+    tile = min(max(TILE // max(d, 1), FEWEST_ROWS), n)
+    root, room = (
+        np.sqrt(np.abs(weight)),
+        np.empty((tile, d)),
+    )  # fresh memory for every tile costs as much as products
     for first in range(0, n, tile):
-        w = weight[first : first + tile]
-        scaled = rows[first : first + tile] * np.sqrt(np.abs(w))[:, None]
+        last = min(first + tile, n)
+        scaled = np.multiply(rows[first:last], root[first:last, None], out=room[: last - first])
         total += scaled.T @ scaled
-        negative = np.flatnonzero(w < 0.0)
-        if negative.size:
-            away = scaled[negative]
-            total -= 2.0 * (away.T @ away)
+    negative = np.flatnonzero(weight < 0.0)
+    if negative.size:
+        away = rows[negative] * root[negative, None]
+        total -= 2.0 * (away.T @ away)
     return total
 
 

@@ -51,10 +51,10 @@ def alias_table(psi: Vector, *, threads: int | None = None) -> Matrix:
 
 @compiled
 def _find_partners(weight: Vector, rows: NDArray[np.int64], table: Matrix) -> tuple[NDArray[np.int64], Vector]:
-    """Give every poor row a rich one that makes up for what it lacks, in one sweep over both.
+    """Give every poor row a rich one that makes up for what it lacks.
 
     A row is rich if its weight is above 1, the mean over all. What a rich row lacks when it is no longer rich is made
-    up by the next one. So two places and one number are all that the sweep needs beside the table.
+    up by the next one. Poor and rich rows are listed first, without a branch: which a row is, no processor foresees.
 
     Returns
     -------
@@ -64,40 +64,39 @@ def _find_partners(weight: Vector, rows: NDArray[np.int64], table: Matrix) -> tu
         What is left of their weights.
     """
     n = weight.size
+    poor, rich = np.empty(n + 1, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
+    poors, riches = 0, 0
     for i in range(n):
         table[rows[i], 0] = 1.0
         table[rows[i], 1] = rows[i]
-    poor, rich, left, lasting = 0, -1, 0.0, True
-    while lasting:
-        while poor < n and weight[poor] > 1.0:
-            poor += 1
-        following = rich
-        if left <= 1.0:
-            following += 1
-            while following < n and not weight[following] > 1.0:
-                following += 1
-        if following == n or (left > 1.0 and poor == n):
-            lasting = False
-        elif left > 1.0:
-            table[rows[poor], 0] = weight[poor]
-            table[rows[poor], 1] = rows[rich]
-            left -= 1.0 - weight[poor]
-            poor += 1
-        else:
-            if rich >= 0:
-                table[rows[rich], 0] = left
-                table[rows[rich], 1] = rows[following]
-                left -= 1.0
-            left += weight[following]
-            rich = following
+        poor[poors] = i
+        rich[riches] = i
+        is_rich = weight[i] > 1.0
+        poors += not is_rich
+        riches += is_rich
+    at, taken, left = 0, 0, weight[rich[0]] if riches > 0 else 0.0
+    while taken < riches:
+        giver = rows[rich[taken]]
+        while left > 1.0 and at < poors:
+            lacks = poor[at]
+            table[rows[lacks], 0] = weight[lacks]
+            table[rows[lacks], 1] = giver
+            left -= 1.0 - weight[lacks]
+            at += 1
+        if left > 1.0 or taken + 1 == riches:
+            break  # no poor row is left, or no rich one
+        taken += 1
+        table[giver, 0] = left
+        table[giver, 1] = rows[rich[taken]]
+        left += weight[rich[taken]] - 1.0
     alone, lacking = np.empty(n, dtype=np.int64), np.empty(n)
     count = 0
-    for i in range(n):
-        # Poor rows from `poor` on and rich rows from `rich` on were not reached, or not used up.
-        if (i >= poor and not weight[i] > 1.0) or (i >= rich >= 0 and weight[i] > 1.0):
-            alone[count] = rows[i]
-            lacking[count] = left if i == rich else weight[i]
-            count += 1
+    for k in range(at, poors):
+        alone[count], lacking[count] = rows[poor[k]], weight[poor[k]]
+        count += 1
+    for k in range(taken, riches):
+        alone[count], lacking[count] = rows[rich[k]], left if k == taken else weight[rich[k]]
+        count += 1
     return alone[:count], lacking[:count]
 
 

@@ -19,6 +19,8 @@ BLOCK_NUMBERS = 2**19
 other."""
 FEWEST_ROWS, MOST_ROWS = 1024, 65536
 """Rows of a block: enough for a matrix product to be fast, few enough to share between threads."""
+SHARED = 4
+"""Into about so many blocks fewer rows are cut."""
 GROUPS = 32
 """Blocks are added up in at most so many groups, so that sums as large as a cubic are made in place."""
 
@@ -54,7 +56,9 @@ class ArraySource(Source):
     ) -> None:
         self.X, self.responses, self.weight, self.offset = X, responses, weight, offset
         self.names = names
-        self.block_rows = rows_of_a_block(X.shape[1])
+        # A few blocks at least, for threads to share: also of the subsamples that a mode is first looked for in.
+        shared = 2 ** (self.n // SHARED).bit_length()
+        self.block_rows = min(rows_of_a_block(X.shape[1]), max(FEWEST_ROWS, shared))
 
     @classmethod
     def of_block(cls, block: Block, names: list[str]) -> "ArraySource":
