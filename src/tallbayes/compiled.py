@@ -139,6 +139,8 @@ class SecondProcess:
     end, this process compiles for itself: nothing depends on it but time.
     """
 
+    ITS_OWN = frozenset({"run_chunk", "_thin", "_none"})
+    """What it compiles (`kernels/precompile.py`)."""
     ALONE = "TALLBAYES_COMPILE_ALONE"
     """An environment variable that keeps it from being started."""
     LONGEST_WAIT = 60.0
@@ -175,7 +177,8 @@ class SecondProcess:
 
     def may_make(self, function: Any) -> bool:
         """Return whether it is at work and may still compile a function of a chain."""
-        if self._process is None or not function.__module__.startswith("tallbayes.kernels."):
+        own = function.__module__.startswith("tallbayes.kernels.") and function.__name__ in self.ITS_OWN
+        if self._process is None or not own:
             return False
         at_work = self._process.poll() is None and time.monotonic() - self._started < self.LONGEST_WAIT
         if not at_work:
@@ -214,10 +217,10 @@ class _Cache(caching.FunctionCache):
     _impl_class = _Implementation
 
     def load_overload(self, signature: Any, context: Any) -> Any:
+        second.start_if_new()  # first: to look for something takes Numba half a second, once
         found = self._loaded(signature, context)
         if found is None:
             announcements.say("compiling", f"compiling, once on this machine (about {USUAL_SECONDS} s) ...")
-            second.start_if_new()
             while found is None and second.may_make(self._py_func):
                 time.sleep(0.05)
                 found = self._loaded(signature, context)

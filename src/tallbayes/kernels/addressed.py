@@ -44,7 +44,7 @@ class AddressedSurrogate(NamedTuple):
     core_rows: int
     """Rows that an evaluation evaluates."""
     value: Any
-    block_values: Any
+    look_ahead: Any
     walk_along_tables: Any
 
 

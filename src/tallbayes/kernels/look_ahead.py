@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_within
-from tallbayes.kernels.addressed import AddressedSurrogate
 from tallbayes.kernels.state import BLOCK, Ahead
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import FARTHEST_FREE, Bound
@@ -33,23 +32,26 @@ def draw_noise(root: Matrix, noise: Matrix, rng: Any) -> None:
 
 
 @compiled_within
-def look_ahead(
-    surrogate: AddressedSurrogate, whitening: Matrix, bound: Bound, move: AffineProposal, ahead: Ahead, rng: Any
-) -> None:
-    """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
-    terms, _, _, block_values, _ = surrogate
+def propose_block(move: AffineProposal, ahead: Ahead, rng: Any) -> bool:
+    """Draw a block of noise; where proposals do not depend on the state, make them. Return whether they are made."""
     keep, drift, scale, root, _, _, _, _, _ = move
-    noise, values, distances = ahead
-    d = drift.size
+    noise, _, _ = ahead
     draw_noise(root, noise, rng)
     if keep != 0.0:
-        return
-    for b in range(BLOCK):
-        distances[b] = 0.0
-    for j in range(d):
+        return False
+    for j in range(drift.size):
         for b in range(BLOCK):
             noise[j, b] = drift[j] + scale * noise[j, b]
-    block_values(terms, noise, values, rng)
+    return True
+
+
+@compiled_within
+def put_distances(whitening: Matrix, bound: Bound, ahead: Ahead) -> None:
+    """Put the distances of a block of proposals from the centre beside them."""
+    noise, _, distances = ahead
+    d = noise.shape[0]
+    for b in range(BLOCK):
+        distances[b] = 0.0
     if bound.local:
         for j in range(bound.free):
             for b in range(BLOCK):

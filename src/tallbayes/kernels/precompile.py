@@ -9,7 +9,6 @@ from tallbayes.compiled import SecondProcess, directory
 from tallbayes.kernels.scalable_mh_steps import run_chunk
 from tallbayes.kernels.state import empty_draws
 from tallbayes.kernels.surrogate_trials import no_surrogate_trials
-from tallbayes.kernels.surrogate_values import evaluators_of_nothing
 from tallbayes.kernels.thinning import thin
 from tallbayes.kernels.types import SURROGATE_TRIALS, TRIALS, chain_types
 
@@ -17,12 +16,12 @@ from tallbayes.kernels.types import SURROGATE_TRIALS, TRIALS, chain_types
 def precompile(where: str) -> None:
     """Compile the paper's step into a directory, if it is the one that this source is compiled into.
 
-    The order is the one in which a first call asks.
+    The order is the one in which a first call asks. What makes proposals is left to the first process: so both take
+    about as long.
     """
     if where != str(directory()):
         return
     os.environ[SecondProcess.ALONE] = "1"
-    evaluators_of_nothing()
     _ = no_surrogate_trials.pointer
     _ = thin.pointer
     parts = chain_types()

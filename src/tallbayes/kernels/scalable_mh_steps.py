@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_within
 from tallbayes.kernels.addressed import AddressedSurrogate, AddressedTarget
-from tallbayes.kernels.look_ahead import look_ahead
 from tallbayes.kernels.state import (
     ALL_ROWS,
     BETWEEN,
@@ -97,7 +96,7 @@ def run_chunk(
     under way goes on in the next one.
     """
     whitening, bound, _, _, surrogate, sketch = target
-    terms, core_rows, value, _, _ = surrogate
+    terms, core_rows, value, look_ahead, _ = surrogate
     z, proposed, numbers, ahead, _, scratch = state
     noise, values, distances = ahead
     out_z, out_accepted, out_rows, out_full = draws
@@ -122,7 +121,7 @@ def run_chunk(
                 log_ratio = 0.0
             else:
                 if now.used == BLOCK:
-                    look_ahead(surrogate, whitening, bound, move, ahead, rng)
+                    look_ahead(terms, whitening, bound, move, ahead, rng)
                     now.used = 0
                 if keep == 0.0 and not walks:  # made ahead; handing on tuples of arrays would count references
                     for j in range(d):

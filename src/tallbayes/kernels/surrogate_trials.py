@@ -6,7 +6,6 @@ import numpy as np
 
 from tallbayes.compiled import ByAddress
 from tallbayes.kernels.addressed import EXACT_SLACK, TABLE_FACTS
-from tallbayes.kernels.look_ahead import look_ahead
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.types import SURROGATE_TRIALS
 from tallbayes.setup.bounds import distance_from_centre
@@ -22,7 +21,7 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
     anything was accepted.
     """
     whitening, bound, _, _, surrogate, _ = target
-    terms, _, value_at, _, _ = surrogate
+    terms, _, value_at, look_ahead, _ = surrogate
     tables = matrix_at(terms.places, TABLE_FACTS)
     z, proposed, numbers, ahead, room, scratch = state
     noise, values, distances = ahead
@@ -37,7 +36,7 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
         proposed[j] = z[j]
     for trial in range(trials):
         if now.used == BLOCK:
-            look_ahead(surrogate, whitening, bound, move, ahead, rng)
+            look_ahead(terms, whitening, bound, move, ahead, rng)
             now.used = 0
         used = now.used
         if trial % 2 == 0:

@@ -27,9 +27,10 @@ from tallbayes.kernels.addressed import (
     TABLE_FACTS,
     TABLE_LINES,
 )
+from tallbayes.kernels.look_ahead import propose_block, put_distances
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.target import Terms
-from tallbayes.kernels.types import BLOCK_VALUES, TABLE_WALK, VALUE
+from tallbayes.kernels.types import LOOK_AHEAD, TABLE_WALK, VALUE
 from tallbayes.setup.exact_prior import add_exact, evaluate_exact
 from tallbayes.setup.polynomial import add_cubic, evaluate_one
 from tallbayes.setup.tables import AXIS, draw_from_table, table_excess
@@ -83,11 +84,21 @@ def prior_value(terms: Any, z: Any, scratch: Any) -> Any:
     return value - table_excess(matrix_at(places, TABLE_LINES), matrix_at(places, TABLE_FACTS), z)
 
 
-def _block_values(terms: Any, z: Any, values: Any, rng: Any) -> None:
-    """Put the values at the columns of z into values, with SIMD along the columns."""
-    _polynomials_and_priors(terms, z, values)
+def _look_ahead(terms: Any, whitening: Any, bound: Any, move: Any, ahead: Any, rng: Any) -> None:
+    """Draw a block of noise; where proposals do not depend on the state, make them, with value and distance."""
+    if propose_block(move, ahead, rng):
+        _polynomials_and_priors(terms, ahead.noise, ahead.values)
+        put_distances(whitening, bound, ahead)
 
 
+def _look_ahead_with_tails(terms: Any, whitening: Any, bound: Any, move: Any, ahead: Any, rng: Any) -> None:
+    """Do the same, core rows and tables included."""
+    if propose_block(move, ahead, rng):
+        _block_values_with_tails(terms, ahead.noise, ahead.values, rng)
+        put_distances(whitening, bound, ahead)
+
+
+@compiled_within
 def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
     """Draw the tabulated coordinates of the columns of z, and put the values there, core rows included, into values."""
     places, numbers, remainders = terms
@@ -127,6 +138,7 @@ def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
 
 @compiled_within
 def _polynomials_and_priors(terms: Any, z: Any, values: Any) -> None:
+    """Put the values at the columns of z into values, with SIMD along the columns."""
     places, numbers, _ = terms
     linear, quadratic, cubic = vector_at(places, LINEAR), matrix_at(places, QUADRATIC), vector_at(places, CUBIC)
     facts, rows = matrix_at(places, EXACT_FACTS), matrix_at(places, EXACT_ROWS)
@@ -153,10 +165,12 @@ def _zero(terms: Any, z: Any, scratch: Any) -> Any:
     return 0.0
 
 
-def _zeros(terms: Any, z: Any, values: Any, rng: Any) -> None:
-    """Put zeros into values."""
-    for b in range(BLOCK):
-        values[b] = 0.0
+def _look_ahead_at_nothing(terms: Any, whitening: Any, bound: Any, move: Any, ahead: Any, rng: Any) -> None:
+    """Do the same where there is nothing to evaluate."""
+    if propose_block(move, ahead, rng):
+        for b in range(BLOCK):
+            ahead.values[b] = 0.0
+        put_distances(whitening, bound, ahead)
 
 
 def _walk_along_tables(terms: Any, drift: Any, scale: Any, z: Any, proposed: Any, rng: Any) -> Any:
@@ -180,22 +194,14 @@ def _no_walk(terms: Any, drift: Any, scale: Any, z: Any, proposed: Any, rng: Any
 
 
 _WALK, _NO_WALK = ByAddress(TABLE_WALK, _walk_along_tables), ByAddress(TABLE_WALK, _no_walk)
-_WITH_TAILS = ByAddress(VALUE, _value_with_tails), ByAddress(BLOCK_VALUES, _block_values_with_tails), _WALK
-_GENERAL = ByAddress(VALUE, _value), ByAddress(BLOCK_VALUES, _block_values), _NO_WALK
-_NOTHING = ByAddress(VALUE, _zero), ByAddress(BLOCK_VALUES, _zeros), _NO_WALK
+_WITH_TAILS = ByAddress(VALUE, _value_with_tails), ByAddress(LOOK_AHEAD, _look_ahead_with_tails), _WALK
+_GENERAL = ByAddress(VALUE, _value), ByAddress(LOOK_AHEAD, _look_ahead), _NO_WALK
+_NOTHING = ByAddress(VALUE, _zero), ByAddress(LOOK_AHEAD, _look_ahead_at_nothing), _NO_WALK
 
 
 def evaluators(terms: Terms) -> tuple[Any, Any, Any]:
-    """Return the addresses of what evaluates one proposal, a block of them, and walks along tables."""
+    """Return the addresses of what evaluates one proposal, makes a block of them, and walks along tables."""
     tails = terms.core.size or terms.tables.axes.size
     nothing = terms.polynomial.is_zero and not terms.exact.facts.size
-    if nothing and not tails:
-        return evaluators_of_nothing()
-    one, block, walk = _WITH_TAILS if tails else _GENERAL
-    return one.pointer, block.pointer, walk.pointer
-
-
-def evaluators_of_nothing() -> tuple[Any, Any, Any]:
-    """Return the addresses for a surrogate that is the proposal's own G."""
-    one, block, walk = _NOTHING
-    return one.pointer, block.pointer, walk.pointer
+    one, ahead, walk = _WITH_TAILS if tails else _NOTHING if nothing else _GENERAL
+    return one.pointer, ahead.pointer, walk.pointer

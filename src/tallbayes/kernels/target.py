@@ -53,7 +53,7 @@ class Surrogate(NamedTuple):
     terms: Terms
     value: Any
     """Of one proposal."""
-    block_values: Any
+    look_ahead: Any
     """Of a block of proposals, whose tabulated coordinates it draws."""
     walk_along_tables: Any
     """What a walk does along tabulated axes."""

@@ -20,16 +20,15 @@ from tallbayes.sources.supply import empty_rows
 def chain_types() -> dict[str, Any]:
     """Return the types of target, move, state and random stream, from examples of them."""
     vector, matrix = np.zeros(1), np.zeros((1, 1))
-    bound = Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     array = types.float64[::1]
     likelihood = types.NamedTuple([array, types.int64[:, ::1], types.FunctionType(REMAINDERS), array], Likelihood)
-    pointers = (types.FunctionType(kind()) for kind in (VALUE, BLOCK_VALUES, TABLE_WALK))
+    pointers = (types.FunctionType(kind()) for kind in (VALUE, LOOK_AHEAD, TABLE_WALK))
     surrogate = types.NamedTuple([_terms(), types.int64, *pointers], AddressedSurrogate)
-    parts = [matrix, bound, empty_rows(), likelihood, surrogate, no_sketch()]
+    parts = [matrix, _bound(), empty_rows(), likelihood, surrogate, no_sketch()]
     kinds = [part if isinstance(part, types.Type) else typeof(part) for part in parts]
     return {
         "target": types.NamedTuple(kinds, AddressedTarget),
-        "move": typeof(AffineProposal(0.0, vector, 0.0, matrix)),
+        "move": _move(),
         "state": typeof(new_state(vector)),
         "stream": _stream(),
     }
@@ -38,6 +37,16 @@ def chain_types() -> dict[str, Any]:
 @cache
 def _stream() -> Any:
     return typeof(np.random.Generator(np.random.SFC64(0)))
+
+
+@cache
+def _bound() -> Any:
+    return typeof(Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0))
+
+
+@cache
+def _move() -> Any:
+    return typeof(AffineProposal(0.0, np.zeros(1), 0.0, np.zeros((1, 1))))
 
 
 @cache
@@ -51,9 +60,10 @@ def VALUE() -> Any:  # noqa: N802
     return types.float64(_terms(), types.float64[::1], types.float64[::1])
 
 
-def BLOCK_VALUES() -> Any:  # noqa: N802
-    """``block_values(terms, z, values, rng)`` draws tabulated coordinates of z, and puts the surrogate into values."""
-    return types.void(_terms(), types.float64[:, ::1], types.float64[::1], _stream())
+def LOOK_AHEAD() -> Any:  # noqa: N802
+    """``look_ahead(terms, whitening, bound, move, ahead, rng)`` makes the next block of noise or proposals."""
+    ahead = typeof(new_state(np.zeros(1)).ahead)
+    return types.void(_terms(), types.float64[:, ::1], _bound(), _move(), ahead, _stream())
 
 
 def TABLE_WALK() -> Any:  # noqa: N802
