@@ -149,6 +149,22 @@ class Series:
             total = total * step + outer[m]
         return total
 
+    def log_gamma(self):
+        """log Gamma(a), by Stirling's formula at a + 20."""
+        z, below = self + 20, (self * 1).log()
+        for j in range(1, 20):
+            below = below + (self + j).log()
+        log = z.log()
+        inverse = (-log).exp()
+        square, power, total = inverse * inverse, inverse, log * (z - Real(0.5)) - z
+        for n, bernoulli in enumerate([1 / Real(6), -1 / Real(30), 1 / Real(42), -1 / Real(30), 5 / Real(66)], 1):
+            total = total + power * (bernoulli / (2 * n * (2 * n - 1)))
+            power = power * square
+        for n, bernoulli in enumerate([-691 / Real(2730), 7 / Real(6), -3617 / Real(510)], 6):
+            total = total + power * (bernoulli / (2 * n * (2 * n - 1)))
+            power = power * square
+        return total - below + np.log(2 * Real(math.pi)) / 2
+
     def derivatives(self):
         """The function and its first four derivatives."""
         return tuple(c * math.factorial(m) for m, c in enumerate(self.c))
@@ -596,8 +612,14 @@ def dispersed(y, eta, tau):
     return value
 
 
+def amount(y, eta, tau):
+    """Minus the log density of a gamma amount with mean e^eta and shape e^tau, up to a constant."""
+    a, s = tau.exp(), eta - np.log(Real(y))
+    return a * (s + (-s).exp() - tau) + a.log_gamma()
+
+
 class Atoms(NamedTuple):
-    """Quantities, none of them negative, in which derivatives by two predictors are polynomials."""
+    """Quantities in which derivatives by two predictors are polynomials."""
 
     values: Callable
     """values(y, eta, second): a dictionary of them; each is monotone in both predictors."""
@@ -605,6 +627,8 @@ class Atoms(NamedTuple):
     """Of each of them, by the first and the second predictor; they are constant if missing."""
     kinds: tuple[tuple[Callable, tuple[str, str]], ...]
     """Which responses there are, and the two slopes of the potential."""
+    turn: Callable | None = None
+    """Of a response: the first predictor at which an atom is not monotone."""
 
     def polynomials(self, potential_slopes, m):
         """Derivatives of order m by b, as SymPy's polynomials in the atoms."""
@@ -632,10 +656,11 @@ class Atoms(NamedTuple):
         if (order, radius) in problem.memo:
             return problem.memo[order, radius]
         at, norms, m = problem.predictor(problem.centre)[0].T, problem.norms.T, order + 1
-        corners = [
-            self.values(Real(problem.y), at[0] + s * radius * norms[0], at[1] + t * radius * norms[1])
-            for s, t in itertools.product((-1, 1), repeat=2)
-        ]
+        firsts = [at[0] + sign * radius * norms[0] for sign in (-1, 1)]
+        if self.turn is not None:
+            firsts.append(np.clip(self.turn(Real(problem.y)), *firsts))
+        seconds = [at[1] + sign * radius * norms[1] for sign in (-1, 1)]
+        corners = [self.values(Real(problem.y), s, t) for s, t in itertools.product(firsts, seconds)]
         found = np.zeros((3, problem.n))
         for present, slopes in self.kinds:
             names, polynomials = self.polynomials(slopes, m)
@@ -646,11 +671,12 @@ class Atoms(NamedTuple):
             for polynomial in polynomials:
                 least, largest = np.zeros(problem.n, Real), np.zeros(problem.n, Real)
                 for powers, factor in polynomial.terms():
-                    small, large = (
-                        float(factor) * np.prod([a**p for a, p in zip(side, powers, strict=True)], axis=0)
-                        for side in (low, high)
-                    )
-                    least, largest = least + np.minimum(small, large), largest + np.maximum(small, large)
+                    small = large = np.full(problem.n, Real(float(factor)))
+                    for j, power in enumerate(powers):
+                        for _ in range(power):
+                            every = [end * side[j] for end in (small, large) for side in (low, high)]
+                            small, large = np.min(every, axis=0), np.max(every, axis=0)
+                    least, largest = least + small, largest + large
                 ends.append((np.maximum(largest, 0), np.maximum(-least, 0)))
             found = np.where(present(problem.y), np.float64(along_moves(ends, norms)), found)
         problem.memo[order, radius] = found
@@ -681,7 +707,16 @@ def _of_size(y, eta, tau):
     f, odds = np.exp(tau), np.exp(eta - tau)
     ratios = [np.where(y > j, j / (f + j), 0) for j in range(1, int(np.max(y)) + 1)]
     sums = {f"a{k}": sum((r**k for r in ratios), 0 * f) for k in range(1, 5)}
-    return {"y": y + 0 * f, "f": f, "L": np.log1p(odds), "s": odds / (1 + odds), **sums}
+    return {"y": y + 0 * f, "f": f, "L": np.log1p(odds), "s": odds / (1 + odds), "c": 1 / (1 + odds), **sums}
+
+
+def _of_shape(y, eta, tau):
+    """Derivatives of log Gamma less what Stirling's formula has of them, by powers of the shape."""
+    a, s = np.exp(tau), eta - np.log(y)
+    x = Series.variable(a)
+    theta = (x.log_gamma() - x.log() * (x - Real(0.5)) + x).derivatives()
+    binet = {f"a{m}": (-a) ** m * theta[m] for m in range(1, 5)}
+    return {"a": a, "k": s + np.expm1(-s), "v": -np.expm1(-s), "e": np.exp(-s), **binet}
 
 
 ZERO_INFLATED = Atoms(
@@ -699,10 +734,25 @@ DISPERSED = Atoms(
     {
         "f": ("0", "f"),
         "L": ("s", "-s"),
-        "s": ("s * (1 - s)", "-s * (1 - s)"),
+        "s": ("s * c", "-s * c"),
+        "c": ("-s * c", "s * c"),
         **{f"a{k}": ("0", f"-{k} * (a{k} - a{k + 1})") for k in range(1, 4)},
     },
-    ((lambda y: y >= 0, ("(y + f) * s - y", "a1 + f * L - (y + f) * s")),),
+    ((lambda y: y >= 0, ("f * s - y * c", "a1 + f * L - (y + f) * s")),),
+)
+
+
+AMOUNT = Atoms(
+    _of_shape,
+    {
+        "a": ("0", "a"),
+        "k": ("v", "0"),
+        "v": ("e", "0"),
+        "e": ("-e", "0"),
+        **{f"a{k}": ("0", f"{k} * a{k} - a{k + 1}") for k in range(1, 4)},
+    },
+    ((lambda y: y > 0, ("a * v", "a * k - 1/2 - a1")),),
+    turn=np.log,
 )
 
 

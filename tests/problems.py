@@ -237,10 +237,11 @@ def joint_rows(case: JointCase) -> Any:
         tb.families.ZeroInflatedPoisson: (oracle.zero_inflated, oracle.ZERO_INFLATED),
         tb.families.HurdlePoisson: (oracle.hurdle, oracle.HURDLE),
         tb.families.NegativeBinomial: (oracle.dispersed, oracle.DISPERSED),
+        tb.families.Gamma: (oracle.amount, oracle.AMOUNT),
     }
     if type(case.family) in formulas:
         potential, atoms = formulas[type(case.family)]
-        chosen = case.family.size if hasattr(case.family, "size") else case.family.zeros
+        chosen = getattr(case.family, getattr(case.family, "second", "zeros"))
         return oracle.JointRows(potential, atoms.suprema), lines, offset, further_prior(chosen), []
     rows = oracle.noise(noise_of(case.family))
     scale = case.family.scale
@@ -300,7 +301,15 @@ def _counts(family: Any, seed: int, n: int, d: int) -> JointCase:
     return JointCase(X, y, family, tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0, 2.0], n), offset)
 
 
+def _amounts(family: Any, seed: int, n: int, d: int) -> JointCase:
+    rng = np.random.default_rng(seed)
+    X, offset = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2, 0.2 * rng.standard_normal(n)
+    y = rng.gamma(1.6, np.exp(0.5 + X @ np.full(d, 0.4) + offset) / 1.6)
+    return JointCase(X, y, family, tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0, 2.0], n), offset)
+
+
 JOINT = {
+    "amounts": _amounts(tb.families.Gamma(tb.priors.LogNormal(0.0, 10.0)), 49, 60, 2),
     "hurdle": _counts(tb.families.HurdlePoisson(), 39, 40, 2),
     "scale-design": _joint_noise(tb.families.Gaussian(tb.priors.Normal(0.2, 1.0)), 40, 40, 2, spread=2),
     "inflated": _counts(tb.families.ZeroInflatedPoisson(), 37, 60, 2),
@@ -327,6 +336,7 @@ JOINT_ENDS = {
     "inflated-ends": _joint_ends(_counts(tb.families.ZeroInflatedPoisson(), 46, 37, 2), 3.0),
     "hurdle-ends": _joint_ends(_counts(tb.families.HurdlePoisson(), 47, 37, 2), 3.0),
     "dispersed-ends": _joint_ends(_counts(tb.families.NegativeBinomial(tb.priors.LogNormal(0.0, 10.0)), 48, 37, 2)),
+    "amounts-ends": _joint_ends(_amounts(tb.families.Gamma(tb.priors.LogNormal(0.0, 10.0)), 50, 37, 2)),
 }
 
 WIDER = {

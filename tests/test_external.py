@@ -237,6 +237,11 @@ def overdispersed(jnp, dist, X, eta, y):
     return dist.NegativeBinomial2(jnp.exp(eta), size).log_prob(y)
 
 
+def amounts(jnp, dist, X, eta, y):
+    shape = numpyro.sample("shape", dist.LogNormal(0.5, 1.0))
+    return dist.Gamma(shape, shape / jnp.exp(eta)).log_prob(y)
+
+
 def four_classes(jnp, dist, X, eta, y):
     beta = numpyro.sample("beta", dist.Normal(0.1, 2.0).expand([3, D]).to_event(2))
     logits = jnp.concatenate([jnp.zeros((ROWS, 1)), X @ beta.T], axis=1)
@@ -318,6 +323,11 @@ SEVERAL = {
         tb.families.HurdlePoisson(tb.priors.Normal(0.0, 2.0)),
         lambda rng, X, eta: np.where(rng.random(ROWS) < 0.3, 0.0, positive_count(rng, np.exp(eta))),
         hurdle,
+    ),
+    "gamma": Unknowns(
+        tb.families.Gamma(tb.priors.LogNormal(0.5, 1.0)),
+        lambda rng, X, eta: np.exp(eta) * rng.gamma(1.7, 1 / 1.7, ROWS),
+        amounts,
     ),
 }
 

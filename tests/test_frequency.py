@@ -79,6 +79,7 @@ SETTINGS = [
     Setting("inflated-ends", "SMH1-local", "walk", 12.0, radius=3.0),
     Setting("hurdle-ends", "SMH2-local", "independent", 12.0, radius=3.0),
     Setting("dispersed-ends", "SMH1-local", "walk", 20.0, radius=3.0),
+    Setting("amounts-ends", "SMH2-local", "walk", 20.0, radius=3.0),
 ]
 
 

@@ -275,6 +275,12 @@ SEVERAL = {
         (0.1, 0.1),
         lambda rng, eta: rng.poisson(np.exp(eta[:, 0] - eta[:, 1]) * rng.gamma(np.exp(eta[:, 1]))),
     ),
+    "amounts": Several(
+        tb.families.Gamma(_ON_LOG),
+        "SMH2",
+        (0.1, 0.1),
+        lambda rng, eta: np.exp(eta[:, 0] - eta[:, 1]) * rng.gamma(np.exp(eta[:, 1])),
+    ),
 }
 
 

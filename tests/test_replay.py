@@ -82,6 +82,8 @@ WIDER_CHAINS = [
     ("ordinal", "SMH1-local", "walk", math.inf, 3.0),
     ("inflated", "SMH3-local", "independent-walks", 60.0, 3.0),
     ("dispersed", "SMH2-local", "walk", math.inf, 3.0),
+    ("amounts", "SMH3-local", "independent-walks", 60.0, 3.0),
+    ("amounts", "SMH1-local", "walk", math.inf, 3.0),
     ("hurdle", "SMH3-local", "independent-walks", 60.0, 3.0),
     ("scale-design", "SMH2-local", "walk", math.inf, 3.0),
     ("single-twelve", "SMH2-local", "antithetic-walks", math.inf, 6.0, True),
