@@ -254,6 +254,12 @@ def five_levels(jnp, dist, X, eta, y):
     return dist.OrderedLogistic(eta, cut).log_prob(y.astype(int))
 
 
+def five_normal_levels(jnp, dist, X, eta, y):
+    cut = numpyro.sample("cut", dist.ImproperUniform(dist.constraints.ordered_vector, (), (4,)))
+    numpyro.factor("cuts", jnp.sum(dist.Normal(0.0, 10.0).log_prob(cut)))
+    return dist.OrderedProbit(eta, cut).log_prob(y.astype(int))
+
+
 def inflated(jnp, dist, X, eta, y):
     logit = numpyro.sample("zero_logit", dist.Normal(0.0, 2.0))
     return dist.ZeroInflatedDistribution(dist.Poisson(jnp.exp(eta)), gate_logits=logit).log_prob(y.astype(int))
@@ -328,6 +334,12 @@ SEVERAL = {
         tb.families.Gamma(tb.priors.LogNormal(0.5, 1.0)),
         lambda rng, X, eta: np.exp(eta) * rng.gamma(1.7, 1 / 1.7, ROWS),
         amounts,
+    ),
+    "five probit levels": Unknowns(
+        tb.families.Ordinal(5, "probit", cuts=tb.priors.Normal(0, 10)),
+        lambda rng, X, eta: np.searchsorted([-1.0, -0.3, 0.4, 1.2], eta + rng.standard_normal(ROWS)).astype(float),
+        five_normal_levels,
+        intercept=False,
     ),
 }
 

@@ -80,6 +80,8 @@ WIDER_CHAINS = [
     ("softmax", "SMH1-local", "walk", math.inf, 3.0),
     ("ordinal", "SMH3-local", "independent-walks", 60.0, 3.0),
     ("ordinal", "SMH1-local", "walk", math.inf, 3.0),
+    ("ordinal-probit", "SMH3-local", "independent-walks", 60.0, 3.0),
+    ("ordinal-probit", "SMH1-local", "walk", math.inf, 3.0),
     ("inflated", "SMH3-local", "independent-walks", 60.0, 3.0),
     ("dispersed", "SMH2-local", "walk", math.inf, 3.0),
     ("amounts", "SMH3-local", "independent-walks", 60.0, 3.0),

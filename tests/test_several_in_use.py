@@ -48,6 +48,7 @@ CASES = {
     "spread": ("y", COLUMNS, ["one", "a"], F.Gaussian()),
     "classes": ("c", COLUMNS, [], F.Categorical(["x", "y", "z"])),
     "levels": ("o", COLUMNS[1:], [], F.Ordinal(4)),
+    "probit levels": ("o", COLUMNS[1:], [], F.Ordinal(4, "probit")),
     "zeros": ("k", COLUMNS, [], F.ZeroInflatedPoisson()),
     "hurdle": ("k", COLUMNS, ["one", "a"], F.HurdlePoisson()),
     "size": ("k", COLUMNS, [], F.NegativeBinomial()),
@@ -146,7 +147,7 @@ def test_predictions_by_hand(name, frame, runs):
     at = (flat[:, :p] @ x.T)[None]
     if name == "classes":
         at = np.concatenate([at, (flat[:, p:] @ x.T)[None]])
-    elif name == "levels":
+    elif name.endswith("levels"):
         at = np.stack([flat[:, [p + j]] - at[0] for j in range(3)])
     elif scale:
         at = np.concatenate([at, (flat[:, p:] @ frame[scale].to_numpy()[:6].T)[None]])

@@ -8,9 +8,9 @@ With a = e^tau, s = eta - log(y), k = s + e^-s - 1 and Binet's function
 
 where v = 1 - e^-s and A_m is :math:`(-a)^m \theta^{(m)}(a)`. By Binet's formula A_m is the integral of
 :math:`\varphi(u / a) u^{m-1} e^{-u}` over u > 0, and :math:`\varphi(t) = 1 / (e^t - 1) - 1 / t + 1/2` rises from 0
-to 1/2: A_m is positive and falls with a, from (m - 1)! / 2 to 0. Its derivative by tau is m A_m - A_(m+1), so derivatives
-are polynomials in a, k, v, e^-s and A_1 to A_4. All are monotone in the predictors but k, which has its least value, 0,
-at s = 0 (`families/atoms.py`).
+to 1/2: A_m is positive and falls with a, from (m - 1)! / 2 to 0. Its derivative by tau is m A_m - A_(m+1), so
+derivatives are polynomials in a, k, v, e^-s and A_1 to A_4. All are monotone in the predictors but k, which has its
+least value, 0, at s = 0 (`families/atoms.py`).
 """
 
 import math
@@ -71,7 +71,7 @@ def excess(s: float) -> float:
 def put_binet(a: float, out: Vector) -> None:
     """Put Binet's function and A_1 to A_4 into out.
 
-    What a step from x to x + 1 adds to theta is (x + 1/2) log(1 + 1/x) - 1, a series in w = 1 / (2 x + 1) whose terms are
+    What theta loses from x to x + 1 is (x + 1/2) log(1 + 1/x) - 1, a series in w = 1 / (2 x + 1) whose terms are
     positive; so are those of its derivatives, the second of which is 1 / (2 x^2 (x + 1)^2).
     """
     out[:5] = 0.0

@@ -53,8 +53,6 @@ register_curve(AmountCurve, CurveFunctions(potential, jet, amount_coefficients))
 
 
 class _Exponential(CurveFamily):
-    convex = True
-
     def critical_points(self, m: int) -> Vector:
         """Return nothing: every derivative of the exponential is increasing."""
         return np.zeros(0)
@@ -74,6 +72,7 @@ class Poisson(_Exponential, CountResponse):
     """
 
     rates: bool = False
+    convex = True
 
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are not counts, or, of rates, which are negative."""
