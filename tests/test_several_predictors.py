@@ -211,6 +211,49 @@ def test_no_box_breaks_a_bound_long(name, m):
     assert search(name, m, 1000, 15) == (True, True)
 
 
+def search_levels(m, size, points, less=1.0):
+    """The same for a level between two cut points with a probit link, in the coordinates that its bounds are made in.
+
+    These are its width h and the point c that is at the level's mean in the centre of the box.
+    """
+    rng = np.random.default_rng(20 + m)
+    b, h = 1.2 * rng.standard_normal(size), np.exp(rng.uniform(math.log(0.2), math.log(3.0), size))
+    mean = stats.truncnorm.mean(b, b + h)
+    share = (mean - b) / h
+    norms = np.exp(rng.uniform(math.log(0.02), math.log(0.3), (2, size)))
+    norms[1] = np.minimum(norms[1], 0.4 * h) * rng.choice([0.0, 1.0], size, p=[0.3, 0.7])
+
+    def potential(y, c, width):
+        return oracle.ordinal_probit(y, c + width * (1 - share), c - width * share, 3)
+
+    def found(radius, points):
+        grid = [np.linspace(-1.0, 1.0, points) * radius] * 2
+        shape = (m + 1, size)
+        every = [
+            oracle.mixed_derivatives(potential, 1.0, mean + s * norms[0], h + t * norms[1], m).reshape(shape)
+            for s, t in itertools.product(*grid)
+        ]
+        ends = zip(np.max(every, axis=0), -np.min(every, axis=0), strict=True)
+        return oracle.along_moves([(np.maximum(up, 0.0), np.maximum(down, 0.0)) for up, down in ends], norms)
+
+    def bounds(radius):
+        lengths = np.stack([norms[0], norms[0], norms[1]])
+        rows = tb.families.Ordinal(3, "probit").rows
+        return less * rows.bounds(np.ones((size, 1)), np.stack([b + h, b]), lengths, radius, m)
+
+    exact = found(1e-7, 2)
+    allowed = 1e-4 * np.max(exact, axis=0) + 1e-5 * (norms[0] + norms[1] / h) ** m
+    precise = np.all(np.abs(bounds(1e-7) - exact) <= allowed)
+    larger = [(found(radius, points), bounds(radius)) for radius in (0.003, 1.0)]
+    return precise, all(np.all(one <= bound * (1 + 1e-9) + 1e-12) for one, bound in larger)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+def test_no_box_of_a_level_breaks_a_bound(m):
+    assert search_levels(m, 100, 5) == (True, True)
+    assert search_levels(m, 100, 5, less=0.99) == (False, False)
+
+
 def size_sums(y, f):
     """Sums of (j / (f + j))^k over j < y, k = 1 to 4, from polygamma functions in many digits."""
     above, found = mpmath.mpf(f), []
