@@ -10,7 +10,7 @@ from scipy import stats
 
 import oracle
 import tallbayes as tb
-from tallbayes.families import amounts, dispersed
+from tallbayes.families import amounts, dispersed, ordinal_probit
 from tallbayes.models import passes
 from tallbayes.models.predictors import Several
 
@@ -252,6 +252,22 @@ def search_levels(m, size, points, less=1.0):
 def test_no_box_of_a_level_breaks_a_bound(m):
     assert search_levels(m, 100, 5) == (True, True)
     assert search_levels(m, 100, 5, less=0.99) == (False, False)
+
+
+@pytest.mark.parametrize(("b", "h"), [(-0.5, 1.0), (-1.5, 3.0), (0.4, 0.3), (2.0, 2.5), (-4.0, 1.0)])
+def test_moments_lie_in_their_ranges(b, h):
+    """Moments of w at many points of a box, the anchor's share of the level being that of the centre."""
+    parts, low, high = np.empty((2, 9)), np.empty(11), np.empty(11)
+    mean = float(stats.truncnorm.mean(b, b + h))
+    share = (mean - b) / h
+    for wide, turn in ((0.3, 0.0), (0.0, 0.4 * h), (0.2, 0.2 * h)):
+        ordinal_probit.put_ranges(b + h, b, share, wide, turn, low, high)
+        for s, t in itertools.product(np.linspace(-1, 1, 9), repeat=2):
+            width = h + t * turn
+            ordinal_probit.put_parts(mean + s * wide, share * width, (1 - share) * width, parts)
+            moments = [parts[0, j] + (-1) ** j * parts[1, j] for j in range(1, 9)]
+            assert np.all(low[3:] <= np.array(moments) + 1e-14)
+            assert np.all(moments <= high[3:] + 1e-14)
 
 
 def size_sums(y, f):
