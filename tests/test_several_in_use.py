@@ -108,7 +108,7 @@ def test_likelihoods_are_densities(name, frame, runs):
     labels = model.family.labels
     real = CASES[name][0] in "yp"
     if real:
-        y = np.linspace(-1500.0, 1500.0, 150_001) if CASES[name][0] == "y" else np.exp(np.linspace(-40, 9, 20_001))
+        y = np.linspace(-1500.0, 1500.0, 150_001) if CASES[name][0] == "y" else np.exp(np.linspace(-40, 9, 60_001))
     else:
         y = np.arange(150.0 if labels is None else float(len(labels)))
     rows = Block(0, np.repeat(block.X[:1], y.size, axis=0), y[:, None], np.ones(1), np.zeros(1))
