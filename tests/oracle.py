@@ -149,6 +149,22 @@ class Series:
             total = total * step + outer[m]
         return total
 
+    def log_gamma(self):
+        """log Gamma(a), by Stirling's formula at a + 20."""
+        z, below = self + 20, (self * 1).log()
+        for j in range(1, 20):
+            below = below + (self + j).log()
+        log = z.log()
+        inverse = (-log).exp()
+        square, power, total = inverse * inverse, inverse, log * (z - Real(0.5)) - z
+        for n, bernoulli in enumerate([1 / Real(6), -1 / Real(30), 1 / Real(42), -1 / Real(30), 5 / Real(66)], 1):
+            total = total + power * (bernoulli / (2 * n * (2 * n - 1)))
+            power = power * square
+        for n, bernoulli in enumerate([-691 / Real(2730), 7 / Real(6), -3617 / Real(510)], 6):
+            total = total + power * (bernoulli / (2 * n * (2 * n - 1)))
+            power = power * square
+        return total - below + np.log(2 * Real(math.pi)) / 2
+
     def derivatives(self):
         """The function and its first four derivatives."""
         return tuple(c * math.factorial(m) for m, c in enumerate(self.c))
@@ -596,8 +612,30 @@ def dispersed(y, eta, tau):
     return value
 
 
+def amount(y, eta, tau):
+    """Minus the log density of a gamma amount with mean e^eta and shape e^tau, up to a constant."""
+    a, s = tau.exp(), eta - np.log(Real(y))
+    return a * (s + (-s).exp() - tau) + a.log_gamma()
+
+
+def interval_ends(polynomials, low, high):
+    """Largest value of each polynomial and of minus it, term by term, where each variable lies between two numbers."""
+    ends = []
+    for polynomial in polynomials:
+        least, largest = 0 * low[0], 0 * low[0]
+        for powers, factor in polynomial.terms():
+            small = large = Real(float(factor)) + 0 * low[0]
+            for j, power in enumerate(powers):
+                for _ in range(power):
+                    every = [end * side[j] for end in (small, large) for side in (low, high)]
+                    small, large = np.min(every, axis=0), np.max(every, axis=0)
+            least, largest = least + small, largest + large
+        ends.append((np.maximum(largest, 0), np.maximum(-least, 0)))
+    return ends
+
+
 class Atoms(NamedTuple):
-    """Quantities, none of them negative, in which derivatives by two predictors are polynomials."""
+    """Quantities in which derivatives by two predictors are polynomials."""
 
     values: Callable
     """values(y, eta, second): a dictionary of them; each is monotone in both predictors."""
@@ -605,6 +643,8 @@ class Atoms(NamedTuple):
     """Of each of them, by the first and the second predictor; they are constant if missing."""
     kinds: tuple[tuple[Callable, tuple[str, str]], ...]
     """Which responses there are, and the two slopes of the potential."""
+    turn: Callable | None = None
+    """Of a response: the first predictor at which an atom is not monotone."""
 
     def polynomials(self, potential_slopes, m):
         """Derivatives of order m by b, as SymPy's polynomials in the atoms."""
@@ -632,26 +672,18 @@ class Atoms(NamedTuple):
         if (order, radius) in problem.memo:
             return problem.memo[order, radius]
         at, norms, m = problem.predictor(problem.centre)[0].T, problem.norms.T, order + 1
-        corners = [
-            self.values(Real(problem.y), at[0] + s * radius * norms[0], at[1] + t * radius * norms[1])
-            for s, t in itertools.product((-1, 1), repeat=2)
-        ]
+        firsts = [at[0] + sign * radius * norms[0] for sign in (-1, 1)]
+        if self.turn is not None:
+            firsts.append(np.clip(self.turn(Real(problem.y)), *firsts))
+        seconds = [at[1] + sign * radius * norms[1] for sign in (-1, 1)]
+        corners = [self.values(Real(problem.y), s, t) for s, t in itertools.product(firsts, seconds)]
         found = np.zeros((3, problem.n))
         for present, slopes in self.kinds:
             names, polynomials = self.polynomials(slopes, m)
             low, high = (
                 [end([corner[name] for corner in corners], axis=0) for name in names] for end in (np.min, np.max)
             )
-            ends = []
-            for polynomial in polynomials:
-                least, largest = np.zeros(problem.n, Real), np.zeros(problem.n, Real)
-                for powers, factor in polynomial.terms():
-                    small, large = (
-                        float(factor) * np.prod([a**p for a, p in zip(side, powers, strict=True)], axis=0)
-                        for side in (low, high)
-                    )
-                    least, largest = least + np.minimum(small, large), largest + np.maximum(small, large)
-                ends.append((np.maximum(largest, 0), np.maximum(-least, 0)))
+            ends = interval_ends(polynomials, low, high)
             found = np.where(present(problem.y), np.float64(along_moves(ends, norms)), found)
         problem.memo[order, radius] = found
         return found
@@ -681,7 +713,16 @@ def _of_size(y, eta, tau):
     f, odds = np.exp(tau), np.exp(eta - tau)
     ratios = [np.where(y > j, j / (f + j), 0) for j in range(1, int(np.max(y)) + 1)]
     sums = {f"a{k}": sum((r**k for r in ratios), 0 * f) for k in range(1, 5)}
-    return {"y": y + 0 * f, "f": f, "L": np.log1p(odds), "s": odds / (1 + odds), **sums}
+    return {"y": y + 0 * f, "f": f, "L": np.log1p(odds), "s": odds / (1 + odds), "c": 1 / (1 + odds), **sums}
+
+
+def _of_shape(y, eta, tau):
+    """Derivatives of log Gamma less what Stirling's formula has of them, by powers of the shape."""
+    a, s = np.exp(tau), eta - np.log(y)
+    x = Series.variable(a)
+    theta = (x.log_gamma() - x.log() * (x - Real(0.5)) + x).derivatives()
+    binet = {f"a{m}": (-a) ** m * theta[m] for m in range(1, 5)}
+    return {"a": a, "k": s + np.expm1(-s), "v": -np.expm1(-s), "e": np.exp(-s), **binet}
 
 
 ZERO_INFLATED = Atoms(
@@ -699,11 +740,128 @@ DISPERSED = Atoms(
     {
         "f": ("0", "f"),
         "L": ("s", "-s"),
-        "s": ("s * (1 - s)", "-s * (1 - s)"),
+        "s": ("s * c", "-s * c"),
+        "c": ("-s * c", "s * c"),
         **{f"a{k}": ("0", f"-{k} * (a{k} - a{k + 1})") for k in range(1, 4)},
     },
-    ((lambda y: y >= 0, ("(y + f) * s - y", "a1 + f * L - (y + f) * s")),),
+    ((lambda y: y >= 0, ("f * s - y * c", "a1 + f * L - (y + f) * s")),),
 )
+
+
+AMOUNT = Atoms(
+    _of_shape,
+    {
+        "a": ("0", "a"),
+        "k": ("v", "0"),
+        "v": ("e", "0"),
+        "e": ("-e", "0"),
+        **{f"a{k}": ("0", f"{k} * a{k} - a{k + 1}") for k in range(1, 4)},
+    },
+    ((lambda y: y > 0, ("a * v", "a * k - 1/2 - a1")),),
+    turn=np.log,
+)
+
+
+GAUSS = tuple(Real(part) for part in np.polynomial.legendre.leggauss(60))
+
+
+def ordinal_probit(y, a, b, levels):
+    """-log(Phi(a) - Phi(b)), the difference as an integral; b is absent for level 0, and a for the last."""
+    middle = (y > 0) & (y < levels - 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = (a - b) * middle + (1.0 - middle)
+        total, start = gap * 0, b * middle
+        for node, weight in zip(*GAUSS, strict=True):
+            x = start + gap * ((1 + node) / 2)
+            total = total + (x * x * Real(-0.5)).exp() * (weight / 2)
+        inside = -((gap * total).log())
+        return a.normal_tail() * (y == 0) + (-b).normal_tail() * (y == levels - 1) + inside * middle
+
+
+def _of_level(y, c, h):
+    return dict.fromkeys(("c", "h", "g", *(f"m{j}" for j in range(1, 9))), 0 * c)
+
+
+LEVEL = Atoms(
+    _of_level,
+    {
+        "c": ("1", "0"),
+        "h": ("0", "1"),
+        "g": ("0", "-g**2"),
+        **{
+            f"m{j}": (f"-h * (m{j + 1} - m{j} * m1)", f"-c * (m{j + 1} - m{j} * m1) - h * (m{j + 2} - m{j} * m2)")
+            for j in range(1, 7)
+        },
+    },
+    ((lambda y: y > 0, ("c + h * m1", "c * m1 + h * m2 - g")),),
+)
+
+
+def level_moments(p, q, share):
+    """Means of max(w, 0)^j and max(-w, 0)^j, w from -share to 1 - share with density exp(-p w - q w^2)."""
+    node, weight = GAUSS
+    found = []
+    for length, sign in ((1 - share, 1), (share, -1)):
+        w = length * (1 + node) / 2
+        density = length * weight / 2 * np.exp(-sign * p * w - q * w * w)
+        found.append([np.sum(density * w**j) for j in range(9)])
+    plus, minus = np.array(found)
+    return plus / (plus[0] + minus[0]), minus / (plus[0] + minus[0])
+
+
+def level_ranges(a, b, share, wide, turn):
+    """Low and high ends of c, h, 1 / h and eight moments, in the order of LEVEL's names."""
+    h = a - b
+    c = b + share * h
+    corners = [x * y for x in (c - wide, c + wide) for y in (h - turn, h + turn)]
+    (plus, minus), (plus_after, minus_after) = (
+        level_moments(p, h * h / 2, share) for p in (min(corners), max(corners))
+    )
+    factor = np.exp(((h + turn) ** 2 - h * h) / 2 * max(share, 1 - share) ** 2)
+    ends = {"c": (c - wide, c + wide), "h": (h - turn, h + turn), "g": (1 / (h + turn), 1 / (h - turn))}
+    for j in range(1, 9):
+        positive, negative = (
+            (plus_after[j] / factor, plus[j] * factor),
+            (minus[j] / factor, minus_after[j] * factor),
+        )
+        if j % 2 == 0:
+            ends[f"m{j}"] = positive[0] + negative[0], positive[1] + negative[1]
+        else:
+            ends[f"m{j}"] = positive[0] - minus_after[j] * factor, positive[1] - minus[j] / factor
+    return [np.array([ends[name][side] for name in sorted(ends)]) for side in (0, 1)]
+
+
+def ordinal_probit_suprema(levels):
+    """Of the lowest and highest level those of the probit's curve; of others intervals around the level's mean."""
+
+    def suprema(problem, order, radius):
+        m = order + 1
+        if (order, radius) in problem.memo:
+            return problem.memo[order, radius]
+        at, white = problem.predictor(problem.centre)[0], problem.lines @ problem.unwhiten
+        _, polynomials = LEVEL.polynomials(LEVEL.kinds[0][1], m)
+        found = np.zeros((3, problem.n))
+        for i, level in enumerate(problem.y):
+            norms = [np.linalg.norm(line) for line in (*white[i], white[i, 0] - white[i, 1])]
+            if 0 < level < levels - 1:
+                a, b = at[i]
+                if not a - b > radius * norms[2]:
+                    found[:, i] = math.inf
+                    continue
+                plus, minus = level_moments(b * (a - b), (a - b) ** 2 / 2, Real(0))
+                share = plus[1] - minus[1]
+                lengths = share * norms[0] + (1 - share) * norms[1], norms[2]
+                low, high = level_ranges(a, b, share, radius * lengths[0], radius * lengths[1])
+                found[:, i] = np.float64(along_moves(interval_ends(polynomials, low, high), lengths))
+                continue
+            norm, centre, sign = (norms[0], at[i, 0], 1) if level == 0 else (norms[1], at[i, 1], -1)
+            low, high = float(centre - radius * norm), float(centre + radius * norm)
+            ends = [end * norm**m for end in extremes(lambda x, s=sign: (x * s).normal_tail(), low, high, m)]
+            found[:, i] = (*ends, max(ends)) if m % 2 == 0 else (max(ends),) * 3
+        problem.memo[order, radius] = found
+        return found
+
+    return suprema
 
 
 def ordinal_logit(y, a, b, levels):
@@ -717,21 +875,23 @@ def ordinal_logit(y, a, b, levels):
         return one + other - (-((-gap).expm1())).log() * middle
 
 
+def extremes(function, low, high, m):
+    """Largest value of the m-th derivative of a function of one variable on an interval, and of minus it, by a grid."""
+    found = []
+    for sign in (1.0, -1.0):
+        here, there, best = low, high, -math.inf
+        for _ in range(3):
+            grid = np.linspace(here, there, 301)
+            values = sign * np.float64(function(Series.variable(grid)).derivatives()[m])
+            k = int(np.argmax(values))
+            best = max(best, values[k])
+            here, there = grid[max(k - 1, 0)], grid[min(k + 1, 300)]
+        found.append(max(best, 0.0))
+    return found
+
+
 def ordinal_suprema(levels):
     """Suprema of three functions of one variable: of a, of b, and of their difference."""
-
-    def extremes(function, low, high, m):
-        found = []
-        for sign in (1.0, -1.0):
-            here, there, best = low, high, -math.inf
-            for _ in range(3):
-                grid = np.linspace(here, there, 301)
-                values = sign * np.float64(function(Series.variable(grid)).derivatives()[m])
-                k = int(np.argmax(values))
-                best = max(best, values[k])
-                here, there = grid[max(k - 1, 0)], grid[min(k + 1, 300)]
-            found.append(max(best, 0.0))
-        return found
 
     def suprema(problem, order, radius):
         m = order + 1

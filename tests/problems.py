@@ -222,9 +222,10 @@ def joint_rows(case: JointCase) -> Any:
                 if 0 <= cut < levels - 1:
                     lines[i, j, :p], lines[i, j, p + cut] = -case.X[i], 1.0
         present = np.any(lines != 0.0, axis=2)
-        rows = oracle.JointRows(
-            lambda y, a, b: oracle.ordinal_logit(y, a, b, levels), oracle.ordinal_suprema(levels)
-        )
+        logit = case.family.link == "logit"
+        potential = oracle.ordinal_logit if logit else oracle.ordinal_probit
+        suprema = oracle.ordinal_suprema if logit else oracle.ordinal_probit_suprema
+        rows = oracle.JointRows(lambda y, a, b: potential(y, a, b, levels), suprema(levels))
         return rows, lines, -offset[:, None] * present, further_prior(case.family.cuts), []
     Z = np.ones((n, 1)) if case.scale_design is None else case.scale_design
     lines = np.zeros((n, 2, p + Z.shape[1]))
@@ -234,10 +235,11 @@ def joint_rows(case: JointCase) -> Any:
         tb.families.ZeroInflatedPoisson: (oracle.zero_inflated, oracle.ZERO_INFLATED),
         tb.families.HurdlePoisson: (oracle.hurdle, oracle.HURDLE),
         tb.families.NegativeBinomial: (oracle.dispersed, oracle.DISPERSED),
+        tb.families.Gamma: (oracle.amount, oracle.AMOUNT),
     }
     if type(case.family) in formulas:
         potential, atoms = formulas[type(case.family)]
-        chosen = case.family.size if hasattr(case.family, "size") else case.family.zeros
+        chosen = getattr(case.family, getattr(case.family, "second", "zeros"))
         return oracle.JointRows(potential, atoms.suprema), lines, offset, further_prior(chosen), []
     rows = oracle.noise(noise_of(case.family))
     scale = case.family.scale
@@ -279,13 +281,13 @@ def _softmax(seed: int, n: int, d: int, classes: int) -> JointCase:
     return JointCase(X, y, tb.families.Categorical(classes), tb.priors.Normal(0.1, 1.5), weights)
 
 
-def _ordinal(seed: int, n: int, d: int, levels: int) -> JointCase:
+def _ordinal(seed: int, n: int, d: int, levels: int, link: str = "logit") -> JointCase:
     rng = np.random.default_rng(seed)
     X, offset = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2, 0.2 * rng.standard_normal(n)
     score = X @ rng.standard_normal(d) + offset + rng.logistic(size=n)
     y = np.searchsorted(np.quantile(score, np.linspace(0, 1, levels + 1)[1:-1]), score).astype(float)
     return JointCase(
-        X, y, tb.families.Ordinal(levels), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset
+        X, y, tb.families.Ordinal(levels, link), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset
     )
 
 
@@ -297,12 +299,21 @@ def _counts(family: Any, seed: int, n: int, d: int) -> JointCase:
     return JointCase(X, y, family, tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0, 2.0], n), offset)
 
 
+def _amounts(family: Any, seed: int, n: int, d: int) -> JointCase:
+    rng = np.random.default_rng(seed)
+    X, offset = rng.standard_normal((n, d)) / np.sqrt(d) + 0.2, 0.2 * rng.standard_normal(n)
+    y = rng.gamma(1.6, np.exp(0.5 + X @ np.full(d, 0.4) + offset) / 1.6)
+    return JointCase(X, y, family, tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0, 2.0], n), offset)
+
+
 JOINT = {
+    "amounts": _amounts(tb.families.Gamma(tb.priors.LogNormal(0.0, 10.0)), 49, 60, 2),
     "hurdle": _counts(tb.families.HurdlePoisson(), 39, 40, 2),
     "scale-design": _joint_noise(tb.families.Gaussian(tb.priors.Normal(0.2, 1.0)), 40, 40, 2, spread=2),
     "inflated": _counts(tb.families.ZeroInflatedPoisson(), 37, 60, 2),
     "dispersed": _counts(tb.families.NegativeBinomial(tb.priors.LogNormal(0.0, 10.0)), 38, 60, 2),
     "ordinal": _ordinal(36, 150, 2, 4),
+    "ordinal-probit": _ordinal(51, 150, 2, 4, "probit"),
     "softmax": _softmax(35, 60, 2, 4),
     "scale-student": _joint_noise(tb.families.StudentT(4.0, tb.priors.HalfNormal(1.5)), 31, 40, 2),
     "scale-gaussian": _joint_noise(tb.families.Gaussian(tb.priors.Exponential(0.7)), 32, 40, 3),
@@ -321,9 +332,11 @@ JOINT_ENDS = {
     "design-ends": _joint_ends(_joint_noise(tb.families.Gaussian(tb.priors.Normal(0.2, 1.0)), 43, 37, 2, spread=2)),
     "softmax-ends": _joint_ends(_softmax(44, 37, 2, 3)),
     "ordinal-ends": _joint_ends(_ordinal(45, 60, 2, 3), 1.0, weight=8.0),
+    "probit-ends": _joint_ends(_ordinal(52, 60, 2, 3, "probit"), 1.0, weight=8.0),
     "inflated-ends": _joint_ends(_counts(tb.families.ZeroInflatedPoisson(), 46, 37, 2), 3.0),
     "hurdle-ends": _joint_ends(_counts(tb.families.HurdlePoisson(), 47, 37, 2), 3.0),
     "dispersed-ends": _joint_ends(_counts(tb.families.NegativeBinomial(tb.priors.LogNormal(0.0, 10.0)), 48, 37, 2)),
+    "amounts-ends": _joint_ends(_amounts(tb.families.Gamma(tb.priors.LogNormal(0.0, 10.0)), 50, 37, 2)),
 }
 
 WIDER = {

@@ -135,6 +135,7 @@ def test_warmup_knows_every_family():
         "pseudo_huber",
         "categorical",
         "ordinal",
+        "ordinal_probit",
         "zero_inflated_poisson",
         "hurdle_poisson",
     ]

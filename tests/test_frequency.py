@@ -76,9 +76,11 @@ SETTINGS = [
     Setting("design-ends", "SMH3-local", "independent", 30.0, radius=4.0),
     Setting("softmax-ends", "SMH2-local", "walk", 12.0, radius=4.0),
     Setting("ordinal-ends", "SMH2-local", "crank-nicolson", 12.0, radius=3.0),
+    Setting("probit-ends", "SMH2-local", "crank-nicolson", 12.0, radius=3.0),
     Setting("inflated-ends", "SMH1-local", "walk", 12.0, radius=3.0),
     Setting("hurdle-ends", "SMH2-local", "independent", 12.0, radius=3.0),
     Setting("dispersed-ends", "SMH1-local", "walk", 20.0, radius=3.0),
+    Setting("amounts-ends", "SMH2-local", "walk", 20.0, radius=3.0),
 ]
 
 

@@ -257,6 +257,13 @@ SEVERAL = {
         lambda rng, eta: np.sum(rng.logistic(size=(len(eta), 1)) > eta, axis=1),
         rows=40,
     ),
+    "ordinal-probit": Several(
+        tb.families.Ordinal(3, "probit", cuts=_AS_IS),
+        "SMH3",
+        (0.1, -0.5, 0.7),
+        lambda rng, eta: np.sum(rng.standard_normal((len(eta), 1)) > eta, axis=1),
+        rows=40,
+    ),
     "inflated": Several(
         tb.families.ZeroInflatedPoisson(_AS_IS),
         "surrogate",
@@ -275,6 +282,12 @@ SEVERAL = {
         (0.1, 0.1),
         lambda rng, eta: rng.poisson(np.exp(eta[:, 0] - eta[:, 1]) * rng.gamma(np.exp(eta[:, 1]))),
     ),
+    "amounts": Several(
+        tb.families.Gamma(_ON_LOG),
+        "SMH2",
+        (0.1, 0.1),
+        lambda rng, eta: np.exp(eta[:, 0] - eta[:, 1]) * rng.gamma(np.exp(eta[:, 1])),
+    ),
 }
 
 
@@ -288,7 +301,7 @@ def several(name, replicates, seed):
     n, p, centre = setting.rows, setting.columns, np.array(setting.centre)
     X = 0.2 + rng.standard_normal((n, p)) / 2
     Z = np.column_stack([np.ones(n), rng.standard_normal(n) / 2]) if setting.spread else None
-    ordered = name == "ordinal"
+    ordered = name.startswith("ordinal")
     changes, d = [], centre.size
     while len(changes) < replicates:
         theta = 0.1 + SD * rng.standard_normal(d)

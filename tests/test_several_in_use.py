@@ -38,6 +38,7 @@ def frame():
             "c": np.argmax(scores + rng.gumbel(size=scores.shape), axis=0).astype(np.float64),
             "o": np.searchsorted([-1.0, 0.2, 1.3], 0.6 * a + rng.logistic(size=N)).astype(np.float64),
             "k": np.where(rng.random(N) < 0.3, 0, counts).astype(np.float64),
+            "p": np.exp(location) * rng.gamma(2.0, 0.5, N),
         }
     )
 
@@ -47,9 +48,11 @@ CASES = {
     "spread": ("y", COLUMNS, ["one", "a"], F.Gaussian()),
     "classes": ("c", COLUMNS, [], F.Categorical(["x", "y", "z"])),
     "levels": ("o", COLUMNS[1:], [], F.Ordinal(4)),
+    "probit levels": ("o", COLUMNS[1:], [], F.Ordinal(4, "probit")),
     "zeros": ("k", COLUMNS, [], F.ZeroInflatedPoisson()),
     "hurdle": ("k", COLUMNS, ["one", "a"], F.HurdlePoisson()),
     "size": ("k", COLUMNS, [], F.NegativeBinomial()),
+    "shape": ("p", COLUMNS, [], F.Gamma()),
 }
 
 
@@ -103,13 +106,14 @@ def test_likelihoods_are_densities(name, frame, runs):
     theta = parameter_draws(tree, model).reshape(-1, model.d)[:2]
     block = next(iter(model.source.blocks())).converted()
     labels = model.family.labels
-    if CASES[name][0] == "y":
-        y = np.linspace(-1500.0, 1500.0, 150_001)
+    real = CASES[name][0] in "yp"
+    if real:
+        y = np.linspace(-1500.0, 1500.0, 150_001) if CASES[name][0] == "y" else np.exp(np.linspace(-40, 9, 60_001))
     else:
         y = np.arange(150.0 if labels is None else float(len(labels)))
     rows = Block(0, np.repeat(block.X[:1], y.size, axis=0), y[:, None], np.ones(1), np.zeros(1))
     found = np.exp(log_likelihood(rows, Likelihood(model.family, model.rows, model.predictors), theta))
-    total = np.trapezoid(found, y, axis=1) if CASES[name][0] == "y" else found.sum(axis=1)
+    total = np.trapezoid(found, y, axis=1) if real else found.sum(axis=1)
     np.testing.assert_allclose(total, 1.0, rtol=1e-6)
 
 
@@ -143,7 +147,7 @@ def test_predictions_by_hand(name, frame, runs):
     at = (flat[:, :p] @ x.T)[None]
     if name == "classes":
         at = np.concatenate([at, (flat[:, p:] @ x.T)[None]])
-    elif name == "levels":
+    elif name.endswith("levels"):
         at = np.stack([flat[:, [p + j]] - at[0] for j in range(3)])
     elif scale:
         at = np.concatenate([at, (flat[:, p:] @ frame[scale].to_numpy()[:6].T)[None]])

@@ -10,6 +10,7 @@ from scipy import stats
 
 import oracle
 import tallbayes as tb
+from tallbayes.families import amounts, dispersed, ordinal_probit
 from tallbayes.models import passes
 from tallbayes.models.predictors import Several
 
@@ -45,9 +46,24 @@ def _dispersed(y):
     return potential
 
 
+def _amount(y):
+    def potential(eta, tau):
+        a, s = mpmath.exp(tau), eta - mpmath.log(y)
+        return a * (s + mpmath.exp(-s)) + mpmath.loggamma(a) - a * tau
+
+    return potential
+
+
 def _ordered(y):
     def potential(a, b):
         return -mpmath.log((_logistic(a) if y < 3 else 1) - (_logistic(b) if y > 0 else 0))
+
+    return potential
+
+
+def _ordered_normal(y):
+    def potential(a, b):
+        return -mpmath.log((mpmath.ncdf(a) if y < 3 else 1) - (mpmath.ncdf(b) if y > 0 else 0))
 
     return potential
 
@@ -61,7 +77,14 @@ FAMILIES = {
         (0.0, 1.0, 6.0),
         ((0.4, -0.6), (2.0, 1.5), (-1.0, 0.3)),
     ),
+    "amounts": (tb.families.Gamma(), _amount, (1.0, 4.0), ((0.4, -0.6), (2.0, 1.5), (-1.0, 0.3), (0.1, 3.2))),
     "ordered": (tb.families.Ordinal(4), _ordered, (0.0, 1.0, 3.0), ((0.7, -0.6), (2.5, 2.1), (-0.5, -2.0))),
+    "ordered-probit": (
+        tb.families.Ordinal(4, "probit"),
+        _ordered_normal,
+        (0.0, 1.0, 3.0),
+        ((0.7, -0.6), (2.5, 2.1), (-0.5, -2.0), (6.0, -1.0), (-4.0, -4.6)),
+    ),
 }
 NAMES_AND_ROWS = [(name, y, at) for name, (_, _, ys, points) in FAMILIES.items() for y in ys for at in points]
 
@@ -114,7 +137,7 @@ def test_bounds_hold_and_are_reached(name, m):
         given = np.array([[y]]), np.array(at)[:, None], np.array(lengths)[:, None]
         rise, fall, whole = rows.bounds(*given, radius, m)[:, 0]
         if not math.isfinite(whole):
-            assert name == "ordered"  # cut points could meet in the box
+            assert name.startswith("ordered")  # cut points could meet in the box
             continue
         assert max(rise, fall) <= whole * (1 + 1e-12)
         box = np.array([at[0] + s * radius * norms[0], at[1] + t * radius * norms[1]])
@@ -127,7 +150,12 @@ def test_bounds_hold_and_are_reached(name, m):
             assert np.max(np.abs(found)) >= 0.98 * whole - 1e-3 * norms[0] ** m
 
 
-COUNTS = {"inflated": oracle.zero_inflated, "hurdle": oracle.hurdle, "dispersed": oracle.dispersed}
+COUNTS = {
+    "inflated": oracle.zero_inflated,
+    "hurdle": oracle.hurdle,
+    "dispersed": oracle.dispersed,
+    "amounts": oracle.amount,
+}
 
 
 def brute_force(name, y, at, norms, radius, m, points):
@@ -158,6 +186,7 @@ def search(name, m, size, points, less=1.0):
     times that of its terms. Larger boxes are searched in extended precision.
     """
     rows, (y, at, norms) = FAMILIES[name][0].rows, boxes(size, seed=m)
+    y = y + 0.4 if name == "amounts" else y
 
     def bounds(radius):
         return less * rows.bounds(np.ascontiguousarray(y[:, None]), at, norms, radius, m)
@@ -180,6 +209,119 @@ def test_no_box_breaks_a_bound(name, m):
 @pytest.mark.parametrize(("name", "m"), list(itertools.product(COUNTS, [1, 2, 3, 4])))
 def test_no_box_breaks_a_bound_long(name, m):
     assert search(name, m, 1000, 15) == (True, True)
+
+
+def search_levels(m, size, points, less=1.0):
+    """The same for a level between two cut points with a probit link, in the coordinates that its bounds are made in.
+
+    These are its width h and the point c that is at the level's mean in the centre of the box.
+    """
+    rng = np.random.default_rng(20 + m)
+    b, h = 1.2 * rng.standard_normal(size), np.exp(rng.uniform(math.log(0.2), math.log(3.0), size))
+    mean = stats.truncnorm.mean(b, b + h)
+    share = (mean - b) / h
+    norms = np.exp(rng.uniform(math.log(0.02), math.log(0.3), (2, size)))
+    norms[1] = np.minimum(norms[1], 0.4 * h) * rng.choice([0.0, 1.0], size, p=[0.3, 0.7])
+
+    def potential(y, c, width):
+        return oracle.ordinal_probit(y, c + width * (1 - share), c - width * share, 3)
+
+    def found(radius, points):
+        grid = [np.linspace(-1.0, 1.0, points) * radius] * 2
+        shape = (m + 1, size)
+        every = [
+            oracle.mixed_derivatives(potential, 1.0, mean + s * norms[0], h + t * norms[1], m).reshape(shape)
+            for s, t in itertools.product(*grid)
+        ]
+        ends = zip(np.max(every, axis=0), -np.min(every, axis=0), strict=True)
+        return oracle.along_moves([(np.maximum(up, 0.0), np.maximum(down, 0.0)) for up, down in ends], norms)
+
+    def bounds(radius):
+        lengths = np.stack([norms[0], norms[0], norms[1]])
+        rows = tb.families.Ordinal(3, "probit").rows
+        return less * rows.bounds(np.ones((size, 1)), np.stack([b + h, b]), lengths, radius, m)
+
+    exact = found(1e-7, 2)
+    allowed = 1e-4 * np.max(exact, axis=0) + 1e-5 * (norms[0] + norms[1] / h) ** m
+    precise = np.all(np.abs(bounds(1e-7) - exact) <= allowed)
+    larger = [(found(radius, points), bounds(radius)) for radius in (0.003, 1.0)]
+    return precise, all(np.all(one <= bound * (1 + 1e-9) + 1e-12) for one, bound in larger)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+def test_no_box_of_a_level_breaks_a_bound(m):
+    assert search_levels(m, 100, 5) == (True, True)
+    assert search_levels(m, 100, 5, less=0.99) == (False, False)
+
+
+@pytest.mark.parametrize(("b", "h"), [(-0.5, 1.0), (-1.5, 3.0), (0.4, 0.3), (2.0, 2.5), (-4.0, 1.0)])
+def test_moments_lie_in_their_ranges(b, h):
+    """Moments of w at many points of a box, the anchor's share of the level being that of the centre."""
+    parts, low, high = np.empty((2, 9)), np.empty(11), np.empty(11)
+    mean = float(stats.truncnorm.mean(b, b + h))
+    share = (mean - b) / h
+    for wide, turn in ((0.3, 0.0), (0.0, 0.4 * h), (0.2, 0.2 * h)):
+        ordinal_probit.put_ranges(b + h, b, share, wide, turn, low, high)
+        for s, t in itertools.product(np.linspace(-1, 1, 9), repeat=2):
+            width = h + t * turn
+            ordinal_probit.put_parts(mean + s * wide, share * width, (1 - share) * width, parts)
+            moments = [parts[0, j] + (-1) ** j * parts[1, j] for j in range(1, 9)]
+            assert np.all(low[3:] <= np.array(moments) + 1e-14)
+            assert np.all(moments <= high[3:] + 1e-14)
+
+
+def size_sums(y, f):
+    """Sums of (j / (f + j))^k over j < y, k = 1 to 4, from polygamma functions in many digits."""
+    above, found = mpmath.mpf(f), []
+    parts = [mpmath.mpf(y), mpmath.digamma(above + y) - mpmath.digamma(above)]
+    for i in (1, 2, 3):
+        change = mpmath.polygamma(i, above) - mpmath.polygamma(i, above + y)
+        parts.append((-1) ** (i + 1) * change / mpmath.factorial(i))
+    for k in range(1, 5):
+        found.append(sum(math.comb(k, i) * (-above) ** i * parts[i] for i in range(k + 1)))
+    return found
+
+
+@pytest.mark.parametrize("y", [2, 64, 65, 66, 1000, 10**6, 10**9, 10**15])
+def test_sums_of_large_counts(y):
+    """A count of a thousand million is as accurate as one of two, and no pass takes longer for it."""
+    sums = np.empty(4)
+    with mpmath.workdps(150):
+        for f in (1e-8, 0.3, 1.0, 7.0, 50.0, 300.0, 1e4, 1e8, 1e12):
+            dispersed.put_sums(float(y), f, sums)
+            for k, exact in enumerate(size_sums(y, f)):
+                assert abs(sums[k] / exact - 1) < 2e-14, (f, k)
+            whole = mpmath.loggamma(mpmath.mpf(f) + y) - mpmath.loggamma(mpmath.mpf(f) + 1) - mpmath.loggamma(y)
+            assert abs(dispersed.log_sum(float(y), f) / whole - 1) < 4e-15
+
+
+def test_large_counts_are_sampled():
+    """Counts around 1e9 with size 3: six posterior standard deviations (2e-9 each)."""
+    rng = np.random.default_rng(8)
+    X = np.column_stack([np.ones(2000), rng.standard_normal(2000)])
+    y = np.round(np.exp(X @ [20.0, 0.5]) * rng.gamma(3.0, 1 / 3.0, 2000))
+    model = tb.Regression(X, y, tb.families.NegativeBinomial(), tb.priors.Normal(0, 50))
+    tree = tb.sample(model, draws=500, chains=2, seed=1, progress=False)
+    table = tb.summary(tree)
+    assert np.all(np.abs(table["mean"] - [20.0, 0.5, 3.0]) < 6 * table["sd"])
+    assert tree.attrs["bound_violations"] == 0
+
+
+def test_binets_function():
+    """With four derivatives, times powers of the shape, for any shape."""
+    found = np.empty(5)
+    with mpmath.workdps(80):
+        for a in (1e-300, 1e-9, 1e-3, 0.2, 0.999, 1.0, 1.7, 4.2, 11.99, 12.0, 80.0, 1e5, 1e12):
+            amounts.put_binet(a, found)
+            x = mpmath.mpf(a)
+            value = mpmath.loggamma(x) - (x - 0.5) * mpmath.log(x) + x - mpmath.log(2 * mpmath.pi) / 2
+            slopes = [
+                mpmath.digamma(x) - mpmath.log(x) + 1 / (2 * x),
+                mpmath.polygamma(1, x) - 1 / x - 1 / (2 * x**2),
+            ]
+            slopes += [mpmath.polygamma(2, x) + 1 / x**2 + 1 / x**3, mpmath.polygamma(3, x) - 2 / x**3 - 3 / x**4]
+            for m, exact in enumerate([value, *slopes]):
+                assert abs(found[m] / ((-x) ** m * exact) - 1) < 1e-13 if m or exact > 1e-3 else True, (a, m)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -263,6 +405,7 @@ def test_posteriors_of_intercepts_are_those_of_quadrature():
     ones, counts = np.ones((60, 1)), np.where(rng.random(60) < 0.3, 0, rng.poisson(2.0, 60)).astype(float)
     models = {
         "zero_logit": tb.Regression(ones, counts, tb.families.ZeroInflatedPoisson(tb.priors.Normal(0, 2)), FLAT),
+        "shape": tb.Regression(ones, counts + 0.3, tb.families.Gamma(tb.priors.LogNormal(0.5, 1.0)), FLAT),
         "size": tb.Regression(ones, counts, tb.families.NegativeBinomial(tb.priors.LogNormal(0.5, 1.0)), FLAT),
         "scale": tb.Regression(ones, counts, tb.families.StudentT(4.0, tb.priors.HalfNormal(3.0)), FLAT),
     }
@@ -270,11 +413,11 @@ def test_posteriors_of_intercepts_are_those_of_quadrature():
         tree = tb.sample(model, draws=4000, chains=2, seed=3, progress=False)
         first = np.asarray(tree["posterior"]["beta"]).ravel()
         second = np.asarray(tree["posterior"][name]).ravel()
-        theta = [first, np.log(second) if name in ("size", "scale") else second]
+        theta = [first, np.log(second) if name in ("size", "scale", "shape") else second]
         grids = [np.linspace(part.mean() - 9 * part.std(), part.mean() + 9 * part.std(), 121) for part in theta]
         values = np.zeros((121, 121))
         mesh = np.stack([part.ravel() for part in np.meshgrid(*grids, indexing="ij")])
-        for count, times in zip(*np.unique(counts, return_counts=True), strict=True):
+        for count, times in zip(*np.unique(model.source.responses, return_counts=True), strict=True):
             found = model.rows.jets(np.full((mesh.shape[1], 1), count), mesh, 0)[0]
             values += times * found.reshape(values.shape)
         values += np.array([model.coefficient_priors.stand_in(np.array([0.0, t]))[0] for t in grids[1]])
@@ -302,6 +445,7 @@ def test_what_is_expected_and_drawn_agree():
     for family, eta in (
         (tb.families.Categorical(3), np.array([[0.5], [-0.3]])),
         (tb.families.Ordinal(3), np.array([[-0.5], [0.9]])),
+        (tb.families.Ordinal(3, "probit"), np.array([[-0.5], [0.9]])),
     ):
         shares = family.expected(eta * np.ones((2, size)))
         assert np.allclose(shares.sum(axis=0), 1.0)
@@ -315,8 +459,9 @@ def test_what_is_expected_and_drawn_agree():
         (lambda X, y: tb.families.Categorical(1), "expected a number of 2 or more"),
         (lambda X, y: tb.families.Categorical(["a", "a"]), "expected a number of 2 or more"),
         (lambda X, y: tb.families.Ordinal(2), "expected a number of 3 or more"),
-        (lambda X, y: tb.families.Ordinal(3, "probit"), "expected 'logit'"),
-        (lambda X, y: tb.families.Gamma(None), "an unknown shape is not supported"),
+        (lambda X, y: tb.families.Ordinal(3, "cloglog"), "expected 'logit' or 'probit'"),
+        (lambda X, y: tb.Regression(X, y, tb.families.Gamma()), "positive numbers"),
+        (lambda X, y: tb.Regression(X, y + 1.0, tb.families.Gamma(), scale_design=X), "has no scale"),
         (lambda X, y: tb.Regression(X, y + 0.5, tb.families.Categorical(3)), "whole numbers from 0 to 2"),
         (lambda X, y: tb.Regression(X, y + 5.0, tb.families.Ordinal(4)), "no response has level"),
         (lambda X, y: tb.Regression(X, 2 * y, tb.families.Ordinal()), "no response has level 1"),

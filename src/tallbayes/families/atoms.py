@@ -168,6 +168,16 @@ def along(table: Table, atoms: Vector, move: Vector, m: int) -> float:
 
 
 @compiled
+def expansion(table: Table, atoms: Vector, move: Vector, k: int) -> float:
+    """Return the Taylor polynomial of order k for a move, without its constant."""
+    total, factorial = 0.0, 1.0
+    for m in range(1, k + 1):
+        factorial *= m
+        total += along(table, atoms, move, m) / factorial
+    return total
+
+
+@compiled
 def node_count(size: float) -> int:
     """Return how many nodes a remainder takes, for a step of some share of the distance to a singularity; 0: none."""
     return 0 if size >= FAR else FEW if size < NEAR else MANY

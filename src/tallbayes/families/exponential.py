@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.checks import positive
-from tallbayes.errors import InputError
+from tallbayes.families.amounts import LOG_ROOT, AmountRows
 from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
-from tallbayes.families.responses import CountResponse, poisson
+from tallbayes.families.responses import CountResponse, LogMean, poisson
 
 
 class CountCurve(NamedTuple):
@@ -54,8 +53,6 @@ register_curve(AmountCurve, CurveFunctions(potential, jet, amount_coefficients))
 
 
 class _Exponential(CurveFamily):
-    convex = True
-
     def critical_points(self, m: int) -> Vector:
         """Return nothing: every derivative of the exponential is increasing."""
         return np.zeros(0)
@@ -75,6 +72,7 @@ class Poisson(_Exponential, CountResponse):
     """
 
     rates: bool = False
+    convex = True
 
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are not counts, or, of rates, which are negative."""
@@ -108,33 +106,39 @@ class Poisson(_Exponential, CountResponse):
 
 
 @dataclass(frozen=True)
-class Gamma(_Exponential):
-    """Positive amounts with mean exp(eta) and known shape; the variance is mean^2 / shape.
+class Gamma(LogMean, _Exponential):
+    """Positive amounts with mean exp(eta); the variance is mean^2 / shape.
 
-    Derivatives have no bound on the whole line, so only local bounds work. The shape must be given: in its logarithm
-    the potential has polygamma functions, whose combinations are not monotone, and no range of them is proved here.
+    Derivatives have no bound on the whole line, so only local bounds work.
 
     Parameters
     ----------
-    shape : float
-        Shape of the gamma distribution, positive.
+    shape : float or prior or None
+        Shape of the gamma distribution: a positive number if it is known. Unknown by default, with the prior
+        ``InverseGamma(0.4, 0.3, of="value")``; or unknown with a prior, e.g. ``tb.priors.Exponential(1)``.
     """
 
-    shape: float
+    shape: Any = None
+    second = "shape"
 
     def __post_init__(self) -> None:
-        if self.shape is None or hasattr(self.shape, "of_scale"):
-            raise InputError(
-                f"Gamma: shape={self.shape!r} was given; an unknown shape is not supported, since ranges of the "
-                "polygamma functions in its derivatives are not proved, so shape must be a positive, finite number. "
-                "Estimate it first (e.g. 1 / the residual variance of log y), or use tb.families.Gaussian() of log y."
-            )
-        positive("Gamma", "shape", self.shape)
+        self.check_second()
+
+    @property
+    def joint_rows(self) -> AmountRows:
+        """Rows of a log mean and a log shape."""
+        return AmountRows()
+
+    def starting_second(self, y: Vector) -> float:
+        """Return the log of the shape that the spread of log amounts gives, if all had the same mean."""
+        logs = np.log(y)
+        apart = float(np.log(np.mean(np.exp(logs - np.max(logs)))) + np.max(logs) - np.mean(logs))
+        return math.log(min(max(0.5 / max(apart, 1e-12), 0.05), 1e6))
 
     @property
     def curve(self) -> AmountCurve:
         """The exponential."""
-        return AmountCurve(float(self.shape))
+        return AmountCurve(float(self.shape) if self.known else 1.0)
 
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are not positive."""
@@ -149,17 +153,14 @@ class Gamma(_Exponential):
         """Return the log of the amount."""
         return np.log(y)
 
-    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the exponential of the predictor."""
-        with np.errstate(over="ignore"):
-            return np.exp(eta[0])
-
     def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return gamma amounts."""
-        return np.asarray(self.expected(eta) * rng.standard_gamma(self.shape, eta.shape[1:]) / self.shape)
+        return np.asarray(self.expected(eta) * self.gamma_of_mean_one(rng, eta))
 
     def log_constant(self, y: Vector) -> Vector:
-        """Return what depends on the amount alone: the potential has shape (y e^-eta + eta)."""
+        """Return what depends on the amount alone; of a known shape the potential is shape (y e^-eta + eta)."""
+        if not self.known:
+            return np.asarray(-np.log(y) - LOG_ROOT)
         return np.asarray(
             self.shape * math.log(self.shape) - math.lgamma(self.shape) + (self.shape - 1.0) * np.log(y)
         )

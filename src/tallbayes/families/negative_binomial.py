@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.checks import is_number, positive
 from tallbayes.families import bernoulli
-from tallbayes.families.base import CurveFamily, Vector
+from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.dispersed import DispersedRows
-from tallbayes.families.responses import CountResponse, poisson
-from tallbayes.families.structure import Structure, location_and_second
+from tallbayes.families.responses import CountResponse, LogMean, poisson
 
 
 class DispersedCurve(NamedTuple):
@@ -35,7 +33,7 @@ register_curve(DispersedCurve, CurveFunctions(bernoulli.potential, bernoulli.jet
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(CountResponse, CurveFamily):
+class NegativeBinomial(CountResponse, LogMean):
     """Counts with mean exp(eta) and variance mean + mean^2 / size.
 
     Parameters
@@ -46,42 +44,21 @@ class NegativeBinomial(CountResponse, CurveFamily):
     """
 
     size: Any = None
+    second = "size"
     parabola_slope = 0.5
 
     def __post_init__(self) -> None:
-        if self.size is not None and not hasattr(self.size, "of_scale"):
-            positive("NegativeBinomial", "size", self.size)
+        self.check_second()
 
     @property
-    def known(self) -> bool:
-        """Whether the size is a number."""
-        return is_number(self.size)
-
-    @property
-    def convex(self) -> bool:  # type: ignore[override]
-        """Not in the log size."""
-        return self.known
-
-    @property
-    def rows(self) -> Any:
-        """Rows of one predictor, or of a log mean and a log size."""
-        return super().rows if self.known else DispersedRows()
-
-    def structure(self, names: list[str], further: list[str]) -> Structure:
-        """Return the coefficients of the log mean, and the log size if it is not known."""
-        if self.known or further:
-            return super().structure(names, further)
-        return location_and_second(names, further, "size", log=True)
+    def joint_rows(self) -> DispersedRows:
+        """Rows of a log mean and a log size."""
+        return DispersedRows()
 
     def starting_second(self, y: Vector) -> float:
         """Return the log of the size that mean and variance of the counts give."""
         mean, variance = float(np.mean(y)), float(np.var(y))
         return math.log(min(max(mean**2 / max(variance - mean, 1e-3 * mean + 1e-9), 0.05), 50.0))
-
-    @property
-    def predictor_labels(self) -> tuple[str, ...]:
-        """The log of the mean, and that of the size."""
-        return ("log(mean)", "log(size)")
 
     @property
     def curve(self) -> DispersedCurve:
@@ -95,16 +72,14 @@ class NegativeBinomial(CountResponse, CurveFamily):
 
     def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Poisson counts whose means are gamma."""
-        with np.errstate(over="ignore"):
-            size = self.size if self.known else np.exp(eta[1])
-        return poisson(rng, self.expected(eta) * rng.standard_gamma(size, eta.shape[1:]) / size)
+        return poisson(rng, self.expected(eta) * self.gamma_of_mean_one(rng, eta))
 
     def log_constant(self, y: Vector) -> Vector:
         """Return what depends on the count alone: the potential has (y + size) log(1 + e^eta / size) - y eta."""
         from scipy.special import gammaln
 
-        if not self.known:
-            return np.asarray(-gammaln(y + 1.0))
+        if not self.known:  # those of a count y are in the potential, but for (y - 1)!
+            return np.asarray(-np.log(np.maximum(y, 1.0)))
         ways = gammaln(y + self.size) - gammaln(self.size) - gammaln(y + 1.0)
         # Of large counts the potential is that of the mirror image, which differs by a constant.
         mirrored = np.where(y > self.size, self.size, -y)

@@ -1,4 +1,4 @@
-r"""Ordered levels: a cumulative logit with cut points.
+r"""Ordered levels: a cumulative logit with cut points; and what it shares with the probit (`ordinal_probit.py`).
 
 Level y has the probability F(a) - F(b), a = c_y - x . beta and b = c_(y-1) - x . beta, F(t) = 1 / (1 + e^-t); the
 lowest level has no b, and the highest no a. Its potential is a sum of functions of one variable each:
@@ -25,6 +25,7 @@ from tallbayes.errors import InputError
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.bernoulli import Bernoulli, Softplus
 from tallbayes.families.curve import jet, potential
+from tallbayes.families.ordinal_probit import ProbitLevelRows
 from tallbayes.families.ranges import derivative_range
 from tallbayes.families.remainder import (
     FAR,
@@ -43,6 +44,8 @@ from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, Rows
 from tallbayes.families.structure import Line, Output, Structure
 
 Matrix = NDArray[np.float64]
+
+LINKS = ("logit", "probit")
 
 
 @compiled
@@ -223,17 +226,17 @@ def _logistic_extremes(m: int) -> Matrix:
 
 @dataclass(frozen=True)
 class Ordinal(Family):
-    """Ordered levels, numbered 0, 1, ...: cumulative logit (proportional odds) with cut points.
+    """Ordered levels, numbered 0, 1, ...: cumulative logit (proportional odds) or probit with cut points.
 
     The predictor has no intercept of its own: give no column of ones. The cut points c_1 < c_2 < ... are reported as
-    ``posterior["cut"]``; P(y <= j) = 1 / (1 + exp(x . beta - c_(j+1))).
+    ``posterior["cut"]``; P(y <= j) = F(c_(j+1) - x . beta), F(t) being 1 / (1 + exp(-t)) or the normal's Phi(t).
 
     Parameters
     ----------
     levels : int or sequence of str or None
         How many levels there are, or their names; counted in the responses by default.
     link : str
-        "logit".
+        "logit" or "probit".
     cuts : Prior or None
         Prior of the cut points, e.g. ``tb.priors.Normal(0, 5)``, within their order; Normal(0, 10) by default.
     """
@@ -244,11 +247,8 @@ class Ordinal(Family):
     convex = True
 
     def __post_init__(self) -> None:
-        if self.link != "logit":
-            raise InputError(
-                f"Ordinal: link={self.link!r} was given; expected 'logit'. The cumulative probit is not a sum of "
-                "functions of one variable each, and bounds of its mixed derivatives are not proved yet."
-            )
+        if self.link not in LINKS:
+            raise InputError(f"Ordinal: link={self.link!r} was given; expected 'logit' or 'probit'.")
         if self.levels is None or is_count(self.levels, 3):
             return
         names = self.levels if isinstance(self.levels, Sequence) and not isinstance(self.levels, str) else ()
@@ -293,9 +293,9 @@ class Ordinal(Family):
         return tuple(f"{low}|{high}" for low, high in pairwise(self.labels))
 
     @property
-    def rows(self) -> OrdinalRows:
+    def rows(self) -> OrdinalRows | ProbitLevelRows:
         """Rows with two predictors."""
-        return OrdinalRows(self.count)
+        return OrdinalRows(self.count) if self.link == "logit" else ProbitLevelRows(self.count)
 
     def structure(self, names: list[str], further: list[str]) -> Structure:
         """Return the coefficients, and the cut points: a row has the one above its level and the one below."""
@@ -329,10 +329,16 @@ class Ordinal(Family):
         return np.zeros(y.shape)
 
     def starting_parameters(self, y: Vector, columns: int) -> Vector:
-        """Return no effects, and cut points at the log odds of the levels' shares."""
+        """Return no effects, and cut points that give the levels' shares."""
         counts = np.bincount(y.astype(np.int64), minlength=self.count) + 0.5
         below = np.cumsum(counts)[:-1] / np.sum(counts)
-        return np.concatenate([np.zeros(columns), np.log(below / (1.0 - below))])
+        return np.concatenate([np.zeros(columns), self._below()[1](below)])
+
+    def _below(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return the probability of a level or one before it, as a function of its cut point, and the inverse."""
+        from scipy.special import expit, logit, ndtr, ndtri
+
+        return (expit, logit) if self.link == "logit" else (ndtr, ndtri)
 
     def predicting(self, names: list[str], further: list[str]) -> tuple[Line, ...]:
         """Return a predictor for each cut point, less x . beta."""
@@ -341,17 +347,14 @@ class Ordinal(Family):
 
     def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probabilities of the levels: differences, taken on the side where they are small."""
-        from scipy.special import expit
-
+        below, _ = self._below()
         end = np.full((1, *eta.shape[1:]), np.inf)
         low, high = np.concatenate([-end, eta]), np.concatenate([eta, end])
-        return np.where(low > 0.0, expit(-low) - expit(-high), expit(high) - expit(low))
+        return np.where(low > 0.0, below(-low) - below(-high), below(high) - below(low))
 
     def draw(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return numbers of levels."""
-        from scipy.special import expit
-
-        return drawn_class(rng, expit(eta))
+        return drawn_class(rng, self._below()[0](eta))
 
     def log_constant(self, y: Vector) -> Vector:
         """Return zeros: the potential is minus the log of a probability."""

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,61 @@ class RealResponse(CurveFamily):
         if self.known:
             return max(found, self.unit)
         return found if found > 0.0 else spread(y, weights)
+
+
+class LogMean(CurveFamily):
+    """Responses with the log of their mean as the predictor, and a positive number more that is known or not."""
+
+    second: ClassVar[str]
+    """What that number is called."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the number is given."""
+        return is_number(getattr(self, self.second))
+
+    def check_second(self) -> None:
+        """Raise unless the number is positive, a prior of one or None."""
+        given = getattr(self, self.second)
+        if given is not None and not hasattr(given, "of_scale"):
+            positive(type(self).__name__, self.second, given)
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Not in the logarithm of the number."""
+        return self.known
+
+    @property
+    @abstractmethod
+    def joint_rows(self) -> Any:
+        """Rows of the log mean and the log of the number."""
+
+    @property
+    def rows(self) -> Any:
+        """Rows of one predictor, or of two."""
+        return super().rows if self.known else self.joint_rows
+
+    def structure(self, names: list[str], further: list[str]) -> Structure:
+        """Return the coefficients of the log mean, and the log of the number if it is not known."""
+        if self.known or further:
+            return super().structure(names, further)
+        return location_and_second(names, further, self.second, log=True)
+
+    @property
+    def predictor_labels(self) -> tuple[str, ...]:
+        """The log of the mean, and that of the number."""
+        return ("log(mean)", f"log({self.second})")
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the exponential of the predictor."""
+        with np.errstate(over="ignore"):
+            return np.exp(eta[0])
+
+    def gamma_of_mean_one(self, rng: np.random.Generator, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return gamma amounts of mean 1, whose shape is the number."""
+        with np.errstate(over="ignore"):
+            shape = getattr(self, self.second) if self.known else np.exp(eta[1])
+        return np.asarray(rng.standard_gamma(shape, eta.shape[1:]) / shape)
 
 
 class CountResponse(Family):

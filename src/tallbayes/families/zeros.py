@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import ByAddress, compiled
-from tallbayes.families.atoms import along, node, node_count, put_bounds, put_jets, table_of
+from tallbayes.families.atoms import along, expansion, node, node_count, put_bounds, put_jets, table_of
 from tallbayes.families.base import Vector
 from tallbayes.families.elementary import bose, expit, log1mexp, softplus
 from tallbayes.families.responses import CountResponse, poisson
@@ -84,11 +84,7 @@ def left_over(kind: float, y: float, eta: Vector, move: Vector, k: int, atoms: V
     if nodes == 0:
         total = potential_of(kind, y, eta[0] + move[0], eta[1] + move[1]) - potential_of(kind, y, eta[0], eta[1])
         put_atoms(y, eta[0], eta[1], atoms)
-        factorial = 1.0
-        for m in range(1, k + 1):
-            factorial *= m
-            total -= along(table, atoms, move, m) / factorial
-        return total
+        return total - expansion(table, atoms, move, k)
     total = 0.0
     for q in range(nodes):
         at, weight = node(k, q, nodes)
