@@ -22,6 +22,8 @@ NEAR, FARTHEST = 64.0, 2.0**40
 """Where intervals that double begin, and end."""
 PIECES = 64
 """Into how many parts one of them is divided, at most."""
+LONGEST = 1000
+"""Operations of a mixed derivative beyond which SymPy would take minutes to find its factors."""
 FASTER = 1e-3
 """By how much a tail's power is proved to be beyond 1."""
 
@@ -41,10 +43,10 @@ def mixed_derivatives(g: Any, t: Any) -> dict[tuple[int, int], list[Any]]:
     sympy = load_sympy()
     chains, base = [], g
     for b in range(5):
-        base = tidy(-t * sympy.diff(base, t)) if b else g
+        base = tidy(-t * sympy.diff(base, t), LONGEST) if b else g
         chain = [base]
         for _ in range(6 - b):
-            chain.append(tidy(sympy.diff(chain[-1], t)))
+            chain.append(tidy(sympy.diff(chain[-1], t), LONGEST))
         chains.append(chain)
     return {
         (m - b, b): [(-1) ** (m - b) * e for e in chains[b][m - b : m - b + 3]]
@@ -125,7 +127,7 @@ def _decided(prover: Prover, near: float, far: float, side: int, until: float) -
 def _refuse_improper(first: Any, t: Any, values: dict[str, float], name: str) -> None:
     """Raise unless u g'(u) = -h_01 is proved to stay above 1 far out: then exp(-g) falls faster than 1 / |u|."""
     sympy = load_sympy()
-    excess = tidy(-first - 1 - sympy.Rational(FASTER))
+    excess = tidy(-first - 1 - sympy.Rational(FASTER), LONGEST)
     prover = Prover([excess, sympy.diff(excess, t)], t, values)
     for side in (1, -1):
         if not any(prover.sign(1, half_line(4.0**k, side), prover.tails[side][0]) == 1 for k in range(24)):

@@ -346,11 +346,15 @@ def _derivative_along(curve: Any, u: float, step: float, turn: float, s: float, 
     shrink = math.exp(-s * turn)
     at = (u - s * step) * shrink
     g1, g2, g3, g4 = jet(curve, at, 0.0)
-    terms = [
-        math.comb(m, b) * mixed_of_jet(g1, g2, g3, g4, at, m - b, b) * (step * shrink) ** (m - b) * turn**b
-        for b in range(m + 1)
-    ]
-    return sum(terms), sum(map(abs, terms))
+    moves = [math.comb(m, b) * (step * shrink) ** (m - b) * turn**b for b in range(m + 1)]
+    total = sum(move * mixed_of_jet(g1, g2, g3, g4, at, m - b, b) for b, move in enumerate(moves))
+    sizes = (
+        abs(g1),
+        abs(g2),
+        abs(g3),
+        abs(g4),
+    )  # terms of h_ab may cancel, but have one sign if all these are positive
+    return total, sum(abs(move * mixed_of_jet(*sizes, abs(at), m - b, b)) for b, move in enumerate(moves))
 
 
 def _checked_responses(responses: Any) -> tuple[float, ...]:
