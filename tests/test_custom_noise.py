@@ -226,8 +226,8 @@ def test_predictions_are_linear_only():
     """As with other formulas, the mean and distribution of a response are not known."""
     model = logistic_model()
     tree = tb.sample(model, draws=50, chains=1, seed=2, progress=False)
-    assert len(tb.predict(tree, model, kind="linear")) == model.n
-    for kind in ("expected", "response"):
+    assert set(tb.predict(tree, model, kind="linear")["outcome"]) == {"location", "log(scale)"}
+    for kind in ("expected", "predictive"):
         with pytest.raises(tb.errors.InputError, match="is not known for this family"):
             tb.predict(tree, model, kind=kind)
     with pytest.raises(tb.errors.InputError, match="normalising constant"):
