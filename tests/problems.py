@@ -162,6 +162,17 @@ def _wider(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64) -
     return Case(X, y, family, tb.priors.Normal(0.1, 1.5), weights, offset)
 
 
+@dataclass(frozen=True)
+class LogisticNoise:
+    """Noise by formula, whose proof is made when a model asks for it."""
+
+    scale: Any
+
+    def made(self) -> Any:
+        """The family."""
+        return tb.families.custom("softplus(u) + softplus(-u)", scale=self.scale)
+
+
 @dataclass(frozen=True, eq=False)
 class JointCase(Case):
     """Rows with several predictors."""
@@ -172,7 +183,8 @@ class JointCase(Case):
     def model(self) -> tb.Regression:
         """The model as a user writes it."""
         given = {"weights": self.weights, "offset": self.offset, "scale_design": self.scale_design}
-        return tb.Regression(self.X, self.y, self.family, self.prior, **given)
+        family = self.family.made() if isinstance(self.family, LogisticNoise) else self.family
+        return tb.Regression(self.X, self.y, family, self.prior, **given)
 
     def problem(self, centre) -> oracle.Problem:
         """The same model as the oracle sees it."""
@@ -194,6 +206,8 @@ def noise_of(family: Any) -> Any:
     if isinstance(family, tb.families.PseudoHuber):
         plain = oracle.pseudo_huber(family.delta, 1.0)
         return lambda u: plain(0.0, u)
+    if isinstance(family, LogisticNoise):
+        return lambda u: u.softplus() + (-u).softplus()
     return lambda u: u * u * oracle.Real(0.5)
 
 
@@ -320,6 +334,8 @@ JOINT = {
     "scale-huber": _joint_noise(
         tb.families.PseudoHuber(1.2, tb.priors.HalfStudentT(3.0, 2.0)), 33, 40, 2, dtype=np.float32
     ),
+    "scale-custom": _joint_noise(LogisticNoise(tb.priors.HalfNormal(1.5)), 49, 40, 2),
+    "custom-design": _joint_noise(LogisticNoise(tb.priors.Normal(0.2, 1.0)), 50, 40, 2, spread=2),
 }
 """Several predictors for each row."""
 
@@ -330,6 +346,7 @@ JOINT_ENDS = {
         _joint_noise(tb.families.PseudoHuber(1.2, tb.priors.HalfStudentT(3.0, 2.0)), 42, 37, 2)
     ),
     "design-ends": _joint_ends(_joint_noise(tb.families.Gaussian(tb.priors.Normal(0.2, 1.0)), 43, 37, 2, spread=2)),
+    "custom-ends": _joint_ends(_joint_noise(LogisticNoise(tb.priors.HalfNormal(1.5)), 51, 37, 2)),
     "softmax-ends": _joint_ends(_softmax(44, 37, 2, 3)),
     "ordinal-ends": _joint_ends(_ordinal(45, 60, 2, 3), 1.0, weight=8.0),
     "probit-ends": _joint_ends(_ordinal(52, 60, 2, 3, "probit"), 1.0, weight=8.0),

@@ -15,7 +15,7 @@ import pytest
 
 import oracle
 import tallbayes as tb
-from problems import Driver, JointCase, directly, in_batches, in_reservoirs, run, setup_at, stream
+from problems import Driver, JointCase, LogisticNoise, directly, in_batches, in_reservoirs, run, setup_at, stream
 from tallbayes.setup.mode import Mode
 
 STEPS = 6
@@ -243,6 +243,12 @@ SEVERAL = {
         lambda rng, eta: eta[:, 0] + np.exp(eta[:, 1]) * rng.standard_normal(len(eta)),
         spread=True,
     ),
+    "custom": Several(
+        LogisticNoise(_ON_LOG),
+        "SMH3",
+        (0.1, 0.1),
+        lambda rng, eta: eta[:, 0] + np.exp(eta[:, 1]) * rng.logistic(size=len(eta)),
+    ),
     "softmax": Several(
         tb.families.Categorical(3),
         "SMH2",
@@ -314,7 +320,8 @@ def several(name, replicates, seed):
             second = np.column_stack([X @ theta[:p], np.broadcast_to(theta[p], n) if Z is None else Z @ theta[p:]])
         y = setting.responses(rng, second).astype(float)
         try:
-            model = tb.Regression(X, y, setting.family, _AS_IS, scale_design=Z)
+            case = JointCase(X, y, setting.family, _AS_IS, scale_design=Z)
+            model = case.model
             setup = setup_at(model, Mode(centre, 0.0, np.zeros(d), np.eye(d), 0), centre)
         except (np.linalg.LinAlgError, tb.errors.InputError):
             continue
@@ -323,7 +330,6 @@ def several(name, replicates, seed):
         out = run(driver, STEPS)
         assert driver.violations == 0
         after = centre + prepared.target.whitening @ out.z[-1]
-        case = JointCase(X, y, setting.family, _AS_IS, scale_design=Z)
         problem = case.problem(centre)
         both = np.array([theta, after])
         rows = np.float64(problem.row_potentials(both).sum(axis=1))

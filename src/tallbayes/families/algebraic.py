@@ -169,6 +169,33 @@ def mixed_term(table: Matrix, a: int, b: int, u: float, amplitude: float, reach:
     return value
 
 
+def _weights() -> NDArray[np.float64]:
+    """Return c_abj of h_ab = sum_j c_abj u^j g^(a+j), from the recurrences above."""
+    out = np.zeros((HIGHEST + 1, HIGHEST + 1, HIGHEST + 1))
+    for a in range(HIGHEST + 1):
+        out[a, 0, 0] = (-1.0) ** a
+        for b in range(HIGHEST - a):
+            for j in range(b + 2):
+                out[a, b + 1, j] = -((a + j) * out[a, b, j] + (out[a, b, j - 1] if j else 0.0))
+    return out
+
+
+_WEIGHTS = _weights()
+
+
+@compiled
+def mixed_of_jet(g1: float, g2: float, g3: float, g4: float, u: float, a: int, b: int) -> float:
+    """Return h_ab(u), 1 <= a + b <= 4, of any noise from the four derivatives of its potential at u."""
+    total = 0.0
+    for j in range(1 if a == 0 else 0, b + 1):
+        order = a + j
+        term = _WEIGHTS[a, b, j] * (g1 if order == 1 else g2 if order == 2 else g3 if order == 3 else g4)
+        for _ in range(j):
+            term *= u
+        total += term
+    return total
+
+
 def extremes_of(found: dict[tuple[int, int], Term], m: int, reach: float) -> list[Vector]:
     """Return the points u where h_ab may have a local extreme, for a + b = m and b = 0 to m."""
     return [reach * found[m - b, b].extremes() for b in range(m + 1)]

@@ -26,6 +26,11 @@ class Family(ABC):
     log(1 + e^t) (Jaakkola and Jordan), 0 for many even g. None if it is not, or not known."""
 
     @property
+    def title(self) -> str:
+        """What users call it, for messages."""
+        return type(self).__name__
+
+    @property
     @abstractmethod
     def rows(self) -> Any:
         """What passes over rows and compiled code need of the family (`families/rows.py`)."""

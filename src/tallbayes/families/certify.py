@@ -10,14 +10,24 @@ range.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tallbayes.errors import CertificationError
 from tallbayes.families.formula import heads, load_sympy, simplified
-from tallbayes.families.intervals import PRECISION, Interval, add, interval, load_flint, multiply, number, tape
+from tallbayes.families.intervals import (
+    PRECISION,
+    Interval,
+    add,
+    interval,
+    load_flint,
+    multiply,
+    number,
+    tape,
+    whole,
+)
 
 ORDERS = (1, 2, 3, 4)
 LARGEST = 6000
@@ -58,13 +68,13 @@ def derivatives(g: Any, t: Any, count: int = 5) -> list[Any]:
     return found
 
 
-def tidy(e: Any) -> Any:
+def tidy(e: Any, longest: int = LARGEST) -> Any:
     """Write an expression as a product of factors, as far as SymPy sees them."""
     sympy = load_sympy()
-    if (operations := sympy.count_ops(e)) > LARGEST:
+    if (operations := sympy.count_ops(e)) > longest:
         raise CertificationError(
             f"custom: a derivative of the formula has {operations:,} operations, which are too many to prove "
-            f"anything of (at most {LARGEST:,}). Nest fewer functions, or write the formula more simply."
+            f"anything of (at most {longest:,}). Nest fewer functions, or write the formula more simply."
         )
     try:
         return sympy.factor(sympy.together(e))
@@ -144,16 +154,20 @@ def at_infinity(e: Any, t: Any, u: Any, side: int, values: dict[str, float]) -> 
         return None
 
 
-class _Prover:
-    """Enclosures of the derivatives of one curve, in all the forms that apply."""
+class Prover:
+    """Enclosures of functions each of which is the derivative of the one before, in all the forms that apply.
 
-    def __init__(self, g: Any, t: Any, values: dict[str, float]) -> None:
+    Nothing is said of the last one, which serves the one before. With ``monotone``, ranges of monotone functions are
+    found from their ends as well.
+    """
+
+    def __init__(self, plain: list[Any], t: Any, values: dict[str, float], *, monotone: bool = False) -> None:
         sympy = load_sympy()
         self.values = values
         u = sympy.Symbol("u", positive=True)
-        forms = [derivatives(g, t, 6)]
-        self.plain = forms[0]
-        fractions = by_continued_fraction(self.plain[0], t, 6)
+        forms = [plain]
+        self.plain = plain
+        fractions = by_continued_fraction(self.plain[0], t, len(plain))
         if fractions:
             forms.append(fractions)
         if self.plain[0].has(heads().bose_slope):
@@ -163,9 +177,10 @@ class _Prover:
         runs = [[tape(e, {t: "t"}, values) for e in form] for form in forms]
         self.near: list[list[Form]] = []
         self.tails: dict[int, list[list[Form]]] = {1: [], -1: []}
-        for j in range(5):
+        for j in range(len(plain) - 1):
             straight = [_plain_form(run[j]) for run in runs]
-            self.near.append(straight + [_mean_value_form(run[j], run[j + 1]) for run in runs])
+            near = straight + [_mean_value_form(run[j], run[j + 1]) for run in runs]
+            self.near.append(near + [_monotone_form(run[j], run[j + 1]) for run in runs if monotone])
             for side in (1, -1):
                 others = [at_infinity(form[j], t, u, side, values) for form in forms]
                 far = [_tail_form(tape(e, {t: "t", u: "u"}, values)) for e in others if e is not None]
@@ -190,7 +205,7 @@ class _Prover:
         best: tuple[float, float] = (-math.inf, math.inf)
         for start in FAR:
             for form in self.tails[side][j - 1]:
-                value = form(_half_line(start, side))
+                value = form(half_line(start, side))
                 lo, hi = float(value.lo), float(value.hi)
                 best = (max(best[0], lo), min(best[1], hi))
         if not math.isfinite(best[0]) or not math.isfinite(best[1]):
@@ -204,8 +219,8 @@ class _Prover:
 
 
 @lru_cache(maxsize=16)
-def _prover(g: Any, t: Any, values: tuple[tuple[str, float], ...]) -> _Prover:
-    return _Prover(g, t, dict(values))
+def _prover(g: Any, t: Any, values: tuple[tuple[str, float], ...]) -> Prover:
+    return Prover(derivatives(g, t, 6), t, dict(values))
 
 
 def _plain_form(run: Callable[[dict[str, Interval]], Interval]) -> Form:
@@ -226,6 +241,21 @@ def _mean_value_form(
     return form
 
 
+def _monotone_form(
+    run: Callable[[dict[str, Interval]], Interval], slope: Callable[[dict[str, Interval]], Interval]
+) -> Form:
+    """Enclose f by its values at the ends, where f' is proved not to change sign."""
+
+    def form(x: Interval) -> Interval:
+        rise = slope({"t": x})
+        if not (rise.lo >= 0 or rise.hi <= 0):
+            return whole()
+        first, last = run({"t": Interval(x.lo, x.lo)}), run({"t": Interval(x.hi, x.hi)})
+        return Interval(first.lo, last.hi) if rise.lo >= 0 else Interval(last.lo, first.hi)
+
+    return form
+
+
 def _tail_form(run: Callable[[dict[str, Interval]], Interval]) -> Form:
     def form(x: Interval) -> Interval:
         near = min(abs(x.lo), abs(x.hi))
@@ -234,7 +264,8 @@ def _tail_form(run: Callable[[dict[str, Interval]], Interval]) -> Form:
     return form
 
 
-def _half_line(start: float, side: int) -> Interval:
+def half_line(start: float, side: int) -> Interval:
+    """Return all numbers beyond one, on one side."""
     return interval(start, math.inf) if side > 0 else interval(-math.inf, -start)
 
 
@@ -267,10 +298,10 @@ def certify(g: Any, t: Any, values: dict[str, float], name: str) -> Certificate:
     flint.ctx.prec = PRECISION
     try:
         prover = _prover(g, t, tuple(values.items()))
-        ends = {side: _tail(prover, side) for side in (1, -1)}
+        ends = {side: proved_tail(prover, side) for side in (1, -1)}
         critical, convex = {}, False
         for m in ORDERS:
-            critical[m], signs = _sign_changes(prover, m + 1, ends[-1], ends[1], name)
+            critical[m], signs = sign_changes(prover, m + 1, ends[-1], ends[1], name)
             convex = signs == {1} if m == 1 else convex
         left, right = (_limits(prover, side, ends[side]) for side in (-1, 1))
     finally:
@@ -280,7 +311,7 @@ def certify(g: Any, t: Any, values: dict[str, float], name: str) -> Certificate:
     return Certificate(critical, low, high, left, right, convex, max(ends[-1].start, ends[1].start))
 
 
-class _Tail(NamedTuple):
+class Tail(NamedTuple):
     """From `start` on, no derivative of order 2 to 5 changes sign: their signs, or zeros if that is not proved."""
 
     start: float
@@ -306,18 +337,18 @@ def exact_jet(g: Any, t: Any, values: dict[str, float]) -> Callable[[float], lis
     return evaluate
 
 
-def _tail(prover: _Prover, side: int) -> _Tail:
+def proved_tail(prover: Prover, side: int, orders: Sequence[int] = range(2, 6), otherwise: float = 64.0) -> Tail:
     """Return the least tail, from T = 4^k; if there is none, a T up to which the proof may be tried."""
     for k in range(24):
         start = 4.0**k
-        line = _half_line(start, side)
-        signs = tuple(prover.sign(j, line, prover.tails[side][j - 1]) for j in range(2, 6))
+        line = half_line(start, side)
+        signs = tuple(prover.sign(j, line, prover.tails[side][j - 1]) for j in orders)
         if all(signs):
-            return _Tail(start, signs)
-    return _Tail(64.0, (0, 0, 0, 0))
+            return Tail(start, signs)
+    return Tail(otherwise, (0,) * len(orders))
 
 
-def _limits(prover: _Prover, side: int, tail: _Tail) -> tuple[float, ...]:
+def _limits(prover: Prover, side: int, tail: Tail) -> tuple[float, ...]:
     """Return the limits of the first four derivatives at infinity.
 
     In a proved tail each of them is monotone, so it has a limit; if the one before is bounded, the limit is 0.
@@ -329,8 +360,21 @@ def _limits(prover: _Prover, side: int, tail: _Tail) -> tuple[float, ...]:
     return tuple(limits)
 
 
-def _sign_changes(prover: _Prover, j: int, left: _Tail, right: _Tail, name: str) -> tuple[list[float], set[int]]:
-    """Return the points where the j-th derivative may change sign, and its signs elsewhere."""
+def sign_changes(
+    prover: Prover,
+    j: int,
+    left: Tail,
+    right: Tail,
+    name: str,
+    *,
+    until: float | None = None,
+    unit: float = math.inf,
+) -> tuple[list[float], set[int]]:
+    """Return the points where the j-th derivative may change sign, and its signs elsewhere.
+
+    Intervals are not halved again below a share of their distance from 0, or of a unit of length: the shorter tail's
+    start if that is less.
+    """
     if prover.zero[j - 1]:
         return [], {1}
     low, high = -left.start, right.start
@@ -338,7 +382,8 @@ def _sign_changes(prover: _Prover, j: int, left: _Tail, right: _Tail, name: str)
     boxes = [(0.0, high), (low, 0.0)]
     runs: list[tuple[float, float, int]] = []
     tried = 0
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PATIENCE if until is None else until
+    unit = min(unit, high, -low)
     while boxes:
         a, b = boxes.pop()
         tried += 1
@@ -349,7 +394,7 @@ def _sign_changes(prover: _Prover, j: int, left: _Tail, right: _Tail, name: str)
                 "variable; softplus, expit, log1p and log_ndtr where they apply)."
             )
         sign = prover.sign(j, interval(a, b), forms)
-        if sign == 0 and b - a > SHORTEST * max(abs(a), abs(b), 1e-3 * min(high, -low)):
+        if sign == 0 and b - a > SHORTEST * max(abs(a), abs(b), 1e-3 * unit):
             middle = 0.5 * (a + b)
             boxes += [(middle, b), (a, middle)]
             continue

@@ -28,6 +28,11 @@ def never(curve: Any) -> Any:
     return False
 
 
+def twice(curve: Any, u: Any) -> Any:
+    """Say that a curve is singular at imaginary numbers alone."""
+    return 2.0
+
+
 class CurveFunctions(NamedTuple):
     """The functions of a curve; their argument names are part of the contract."""
 
@@ -45,6 +50,9 @@ class CurveFunctions(NamedTuple):
     mixes: Callable[[Any], Any] = never
     """``mixes(curve)``: whether a row's g may be a mixture of two pieces: for ``piece`` between 0 and 1, that share
     of piece 1 and the rest of piece 0."""
+    turning: Callable[[Any, Any], Any] = twice
+    """``turning(curve, u)``: how long a change of the log scale by 1 is, at u, in units of ``reach``: how remainders of
+    noise of unknown scale are computed depends on it."""
 
 
 _FUNCTIONS: dict[type, CurveFunctions] = {}
@@ -87,6 +95,11 @@ def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
     return function(curve, u, a, b)
 
 
+def turning(curve: Any, u: Any) -> Any:
+    """Say how long a change of the log scale by 1 is."""
+    return _FUNCTIONS[type(curve)].turning(curve, u)
+
+
 def _compiled_function(curve: Any, name: str) -> Callable[..., Any] | None:
     functions = _FUNCTIONS.get(getattr(curve, "instance_class", object))
     return getattr(functions, name, None)
@@ -120,6 +133,11 @@ def _mixed(curve: Any, u: Any, a: Any, b: Any) -> Callable[..., Any] | None:
 @overload(mixes)
 def _mixes(curve: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "mixes")
+
+
+@overload(turning)
+def _turning(curve: Any, u: Any) -> Callable[..., Any] | None:
+    return _compiled_function(curve, "turning")
 
 
 def curve_of(kind: Any, parameters: Any) -> Any:

@@ -106,10 +106,18 @@ def _named_functions() -> dict[str, Any]:
     }
 
 
-def read(formula: Any, values: dict[str, float]) -> Any:
-    """Return a SymPy expression in eta, y and the parameters, normalised."""
+def is_noise(formula: Any) -> bool:
+    """Return whether a formula is one of noise: u is in it."""
+    if isinstance(formula, str):
+        tree = parse(formula, "custom", "exp(eta) - y*eta")
+        return any(isinstance(node, ast.Name) and node.id == "u" for node in ast.walk(tree))
+    return any(symbol.name == "u" for symbol in getattr(formula, "free_symbols", ()))
+
+
+def read(formula: Any, values: dict[str, float], variables: tuple[str, ...] = ("eta", "y")) -> Any:
+    """Return a SymPy expression in eta, y (or u, of noise) and the parameters, normalised."""
     sympy = load_sympy()
-    names = {"eta": sympy.Symbol("eta", real=True), "y": sympy.Symbol("y", real=True)}
+    names = {name: sympy.Symbol(name, real=True) for name in variables}
     for name, value in values.items():
         names[name] = sympy.Symbol(name, real=True, positive=True if value > 0.0 else None)
     if isinstance(formula, str):
@@ -124,11 +132,16 @@ def read(formula: Any, values: dict[str, float]) -> Any:
     )
     unknown = sorted(s.name for s in expression.free_symbols if s.name not in names)
     if unknown:
+        if "u" in names and unknown[0] in ("eta", "scale", "y"):
+            raise InputError(
+                f"custom: the formula has u and {unknown[0]!r}. One in u is of noise alone: u is (y - eta)/scale, and "
+                "log(scale) is added to it. Write it in u, or in eta and y."
+            )
         raise InputError(
-            f"custom: {unknown[0]!r} in the formula is neither eta, y nor a parameter. Give its value, e.g. "
-            f"tb.families.custom(formula, {unknown[0]}=1.0)."
+            f"custom: {unknown[0]!r} in the formula is neither {', '.join(variables)} nor a parameter. Give its value, "
+            f"e.g. tb.families.custom(formula, {unknown[0]}=1.0)."
         )
-    if names["eta"] not in expression.free_symbols:
+    if names[variables[0]] not in expression.free_symbols:
         raise InputError("custom: the formula does not contain eta, the linear predictor.")
     unused = [name for name in values if names[name] not in expression.free_symbols]
     if unused:
@@ -309,13 +322,23 @@ class Reduced:
     """U = m(y) g(s eta + c(y)) + l(y) eta, up to a constant: g in t, one for each piece; m, c, l in y."""
 
     kind: str
-    """How t depends on eta: "predictor" or "classes" (eta), "residual" (y - eta), "log-residual" (log y - eta)."""
+    """How t depends on eta: "predictor" or "classes" (eta), "residual" (y - eta), "log-residual" (log y - eta), "noise"
+    ((y - eta) / scale)."""
     curves: tuple[Any, ...]
     multiple: Any
-    slope: float
+    slope: Any
     shift: Any
     linear: Any
     responses: tuple[float, ...] = ()
+
+
+def reduce_noise(expression: Any) -> Reduced:
+    """Return noise, a function of u = (y - eta) / scale, as a curve; the scale is a parameter."""
+    sympy = load_sympy()
+    u, y, t = (sympy.Symbol(name, real=True) for name in ("u", "y", "t"))
+    scale = sympy.Symbol("scale", positive=True)
+    g = _without_constant(expression.subs(u, t), t)
+    return Reduced("noise", (g,), sympy.Integer(1), -1 / scale, y / scale, sympy.Integer(0))
 
 
 def reduce(expression: Any, responses: tuple[float, ...] | None) -> Reduced:

@@ -1,5 +1,6 @@
 """A user's own likelihood, from a formula: derivatives, proved bounds and compiled code without a derivation."""
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import cache
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from tallbayes.checks import is_number
 from tallbayes.errors import CertificationError, InputError
 from tallbayes.families import generate
+from tallbayes.families.algebraic import mixed_of_jet
 from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.certify import Certificate, certify, exact_jet
-from tallbayes.families.curve import coefficients, jet
-from tallbayes.families.formula import Reduced, load_sympy, read, reduce
+from tallbayes.families.certify_noise import MixedCertificate, certify_mixed
+from tallbayes.families.curve import coefficients, jet, turning
+from tallbayes.families.formula import Reduced, is_noise, load_sympy, read, reduce, reduce_noise
 from tallbayes.families.remainder import FAR, FEW, MANY, NEAR, gauss_jacobi
-from tallbayes.families.responses import robust_spread
+from tallbayes.families.responses import RealResponse, robust_spread
 
 SUPPORTS = {
     "real": ("any real number", lambda y: np.zeros(y.shape, dtype=np.bool_)),
@@ -29,26 +32,36 @@ RESERVED = {"eta", "y", "t", "u", "pi"}
 
 
 def custom(
-    formula: Any, *, responses: tuple[float, ...] | None = None, support: str | None = None, **parameters: float
-) -> "Custom":
+    formula: Any,
+    *,
+    responses: tuple[float, ...] | None = None,
+    support: str | None = None,
+    scale: Any = None,
+    **parameters: float,
+) -> Any:
     """Make a family from a formula for minus the log-likelihood of one row, up to a constant.
 
     Parameters
     ----------
     formula : str or sympy.Expr
-        The potential in ``eta``, the linear predictor, and ``y``, the response, e.g. ``"exp(eta) - y*eta"``. In
-        text: numbers, ``+ - * / **`` and exp, log, log1p, expm1, sqrt, softplus, expit, tanh, cosh, sinh, logcosh,
-        log_ndtr, log1mexp (log(1 - exp(-x))), atan.
+        The potential in ``eta``, the linear predictor, and ``y``, the response, e.g. ``"exp(eta) - y*eta"``. Or minus
+        the log density of noise, in ``u`` alone: y = eta + scale * u, e.g. ``"softplus(u) + softplus(-u)"``. In text:
+        numbers, ``+ - * / **`` and exp, log, log1p, expm1, sqrt, softplus, expit, tanh, cosh, sinh, logcosh, log_ndtr,
+        log1mexp (log(1 - exp(-x))), atan.
     responses : tuple of float or None
         The values a response may take, if they are few: each then has a function of its own.
     support : str or None
         Which responses there are: "real", "positive", "non-negative" or "counts". None lets the formula decide.
+    scale : float or prior or None
+        Scale of noise, for a formula in ``u``: a number if it is known. Unknown by default, with a weakly informative
+        prior scaled to the data; or unknown with a prior, stated for the scale itself, e.g.
+        ``tb.priors.HalfNormal(10)``. In a formula in ``eta`` and ``y`` it is a parameter like others.
     **parameters : float
         Values of the formula's other names.
 
     Returns
     -------
-    Custom
+    Family
         The family.
 
     Raises
@@ -58,17 +71,41 @@ def custom(
     CertificationError
         If the extremes of its derivatives cannot be proved, or its values cannot be computed accurately.
     """
+    noise = is_noise(formula)
+    if not noise and scale is not None:
+        parameters["scale"] = scale
     for name, value in parameters.items():
         if name in RESERVED:
             raise InputError(f"custom: a parameter cannot be called {name!r}; choose another name.")
-        if not (is_number(value) and math.isfinite(value)):
+        if not is_number(value):
+            _refuse_unknown(name, value)
+        if not math.isfinite(value):
             raise InputError(f"custom: {name}={value!r} must be a finite number.")
     values = {name: float(value) for name, value in sorted(parameters.items())}
+    if noise:
+        if responses is not None or support not in (None, "real"):
+            raise InputError(
+                f"custom: responses={responses!r} and support={support!r} were given beside a formula in u; noise has "
+                "responses that are any real number. Leave them out, or write the formula in eta and y."
+            )
+        return CustomNoise(str(formula), values, scale, formula)
     if responses is not None:
         responses = _checked_responses(responses)
     if support is not None and support not in SUPPORTS:
         raise InputError(f"custom: support={support!r} is not known; use one of {', '.join(map(repr, SUPPORTS))}.")
     return Custom(str(formula), values, _recipe(formula, values, responses), support)
+
+
+def _refuse_unknown(name: str, value: Any) -> None:
+    """Raise on a parameter that is no number: say why it cannot be unknown, or what was expected."""
+    if value is None or hasattr(value, "resolve") or hasattr(value, "of_scale"):
+        raise InputError(
+            f"custom: {name}={value!r} was given, but bounds over several unknowns of a row are proved for one form "
+            "only, noise of unknown scale, where they are functions of one variable. Write the formula in "
+            "u = (y - eta)/scale, minus the log density of noise of scale 1, e.g. tb.families.custom('softplus(u) + "
+            f"softplus(-u)', scale=tb.priors.HalfNormal(10)); or give {name} as a number."
+        )
+    raise InputError(f"custom: {name}={value!r} must be a finite number.")
 
 
 class Recipe(NamedTuple):
@@ -79,20 +116,33 @@ class Recipe(NamedTuple):
     module: str
     reach: float
     certificates: tuple[Certificate, ...]
+    mixed: MixedCertificate | None = None
+    """Of noise whose scale is unknown."""
 
 
-def _recipe(formula: Any, values: dict[str, float], responses: tuple[float, ...] | None) -> Recipe:
-    """Return the recipe of a formula, from the cache of compiled code if it is there."""
+def _recipe(
+    formula: Any, values: dict[str, float], responses: tuple[float, ...] | None, noise: str | None = None
+) -> Recipe:
+    """Return the recipe of a formula, from the cache of compiled code if it is there.
+
+    ``noise`` says that it is one of noise, whose scale is "known" or "unknown".
+    """
     text = formula if isinstance(formula, str) else repr(formula)
-    known = generate.remembered(repr((type(formula).__name__, text, values, responses)))
+    key = repr((type(formula).__name__, text, values, responses, *([noise] if noise else [])))
+    known = generate.remembered(key)
     if known is not None:
         proved = tuple(_certificate(stored) for stored in known["certificates"])
-        return Recipe(known["kind"], tuple(known["responses"]), known["module"], known["reach"], proved)
-    reduced = reduce(read(formula, values), responses)
+        mixed_proved = MixedCertificate(**known["mixed"]) if known["mixed"] else None
+        return Recipe(
+            known["kind"], tuple(known["responses"]), known["module"], known["reach"], proved, mixed_proved
+        )
+    reduced = reduce_noise(read(formula, values, ("u",))) if noise else reduce(read(formula, values), responses)
     t = load_sympy().Symbol("t", real=True)
     _refuse_functions_of_y(reduced)
     certificates = tuple(certify(g, t, values, text) for g in reduced.curves)
     exact = [exact_jet(g, t, values) for g in reduced.curves]
+    joint = certify_mixed(reduced.curves[0], t, values, text) if noise == "unknown" else None
+    values = values | ({"scale": 1.0} if noise else {})
     try:
         module, curve = _accurate_module(text, reduced, values, certificates, exact, expanded=False)
     except CertificationError as error:
@@ -101,9 +151,11 @@ def _recipe(formula: Any, values: dict[str, float], responses: tuple[float, ...]
         except CertificationError:
             raise error from None
     reach = min(_reach(curve, float(k), c, text) for k, c in enumerate(certificates))
-    recipe = Recipe(reduced.kind, reduced.responses, module, reach, certificates)
+    if joint:
+        reach = _joint_reach(curve, reach, certificates[0], text)
+    recipe = Recipe(reduced.kind, reduced.responses, module, reach, certificates, joint)
     stored = recipe._asdict() | {"certificates": [c._asdict() for c in certificates]}
-    generate.remember(repr((type(formula).__name__, text, values, responses)), stored)
+    generate.remember(key, stored | {"mixed": joint._asdict() if joint else None})
     return recipe
 
 
@@ -142,18 +194,25 @@ def _certificate(stored: dict[str, Any]) -> Certificate:
     return Certificate(**{**stored, "critical": critical, **ends})
 
 
-def _curve(module: str, reach: float, certificates: tuple[Certificate, ...], values: dict[str, float]) -> Any:
+def _curve(
+    module: str,
+    reach: float,
+    certificates: tuple[Certificate, ...],
+    values: dict[str, float],
+    joint: tuple[MixedCertificate, ...] = (),
+) -> Any:
     ends = {
         name: float(limit)
         for side in generate.SIDES
         for k, certificate in enumerate(certificates)
         for name, limit in zip(generate.limit_names(side, k), getattr(certificate, side), strict=True)
     }
+    proved = [*((c.low, c.high) for c in certificates), *((c.low, c.high) for c in joint)]
     return generate.curve_type(module)(
         reach,
         max(c.turn for c in certificates),
-        max(c.low for c in certificates),
-        min(c.high for c in certificates),
+        max(low for low, _ in proved),
+        min(high for _, high in proved),
         **ends,
         **{f"p_{name}": value for name, value in values.items()},
     )
@@ -247,6 +306,55 @@ def _quadrature_is_right(curve: Any, piece: float, t: float, reach: float, sizes
                 if abs(short - long) > 2e-13 * float(np.max(np.abs(values[1]))) + 1e-15 * sizes[k]:
                     return False
     return True
+
+
+def _joint_reach(curve: Any, reach: float, certificate: Certificate, name: str) -> float:
+    """Return a reach with which remainders in location and log-scale are right as well.
+
+    Again no bound depends on it. A change of the log scale counts by how far it moves u (`turning`).
+    """
+    places = _places(certificate, 64.0 * certificate.turn)
+    for halvings in range(20):
+        tried = curve._replace(reach=reach * 0.5**halvings)
+        if all(_joint_quadrature_is_right(tried, u) for u in places):
+            return float(tried.reach)
+    raise CertificationError(
+        f"custom: remainders of {name} cannot be computed accurately by quadrature where the scale changes: its "
+        "derivatives change too fast. Write the formula with smoother functions."
+    )
+
+
+def _joint_quadrature_is_right(curve: Any, u: float) -> bool:
+    """Compare short rules with a long one, along moves of location and log scale that are as long as they may be."""
+    order = 4
+    for (nodes, share), turned in itertools.product(((FEW, NEAR), (MANY, FAR)), (1.0, -1.0, 0.5)):
+        turn = share * turned / turning(curve, u)
+        step = share * (1.0 - abs(turned)) * curve.reach
+        rules = [_rule(order - 1, n) for n in (nodes, 14)]
+        values = [[_derivative_along(curve, u, step, turn, s, order) for s in at] for at, _ in rules]
+        long, sizes = (np.array([v[k] for v in values[1]]) for k in (0, 1))
+        if not np.all(np.isfinite(long)):
+            continue  # beyond what double precision holds, in any case
+        short = float(rules[0][1] @ np.array([v[0] for v in values[0]]))
+        if abs(short - float(rules[1][1] @ long)) > 1e-12 * float(np.max(sizes)):
+            return False
+    return True
+
+
+def _derivative_along(curve: Any, u: float, step: float, turn: float, s: float, m: int) -> tuple[float, float]:
+    """Return the m-th derivative along a move of eta e^-tau and of tau, a share s of it on; and its terms' size."""
+    shrink = math.exp(-s * turn)
+    at = (u - s * step) * shrink
+    g1, g2, g3, g4 = jet(curve, at, 0.0)
+    moves = [math.comb(m, b) * (step * shrink) ** (m - b) * turn**b for b in range(m + 1)]
+    total = sum(move * mixed_of_jet(g1, g2, g3, g4, at, m - b, b) for b, move in enumerate(moves))
+    sizes = (
+        abs(g1),
+        abs(g2),
+        abs(g3),
+        abs(g4),
+    )  # terms of h_ab may cancel, but have one sign if all these are positive
+    return total, sum(abs(move * mixed_of_jet(*sizes, abs(at), m - b, b)) for b, move in enumerate(moves))
 
 
 def _checked_responses(responses: Any) -> tuple[float, ...]:
@@ -359,3 +467,72 @@ class Custom(CurveFamily):
         """Show the formula and its parameters."""
         given = "".join(f", {name}={value:g}" for name, value in self.values.items())
         return f"custom({self.formula!r}{given})"
+
+
+class CustomNoise(RealResponse):
+    """Real responses, y = eta + scale * u, with noise made by `tb.families.custom`.
+
+    Parameters
+    ----------
+    formula : str
+        Minus the log density of the noise, of scale 1.
+    values : dict of str to float
+        Its parameters.
+    scale : float or prior or None
+        Scale of the noise, as of `Gaussian`.
+    given : str or sympy.Expr
+        The formula as the user gave it.
+    """
+
+    def __init__(self, formula: str, values: dict[str, float], scale: Any, given: Any) -> None:
+        self.formula, self.values, self.scale = formula, values, scale
+        self.check_scale()
+        self.recipe = _recipe(given, values, None, "known" if self.known else "unknown")
+        self.convex = self.known and all(c.convex for c in self.recipe.certificates)
+        joint = (self.recipe.mixed,) if self.recipe.mixed else ()
+        self._curve = _curve(
+            self.recipe.module, self.recipe.reach, self.recipe.certificates, values | {"scale": self.unit}, joint
+        )
+
+    @property
+    def title(self) -> str:
+        """What users call it."""
+        return "custom"
+
+    @property
+    def curve(self) -> Any:
+        """The curve, with its parameters."""
+        return self._curve
+
+    def critical_points(self, m: int) -> Vector:
+        """Return the points that were proved to hold every extreme."""
+        return np.array(self.recipe.certificates[0].critical[m], dtype=np.float64)
+
+    def mixed_critical_points(self, m: int) -> list[Vector]:
+        """Return the points that were proved to hold every extreme of mixed derivatives."""
+        assert self.recipe.mixed is not None
+        return [np.array(self.recipe.mixed.critical[f"{m - b}{b}"], dtype=np.float64) for b in range(m + 1)]
+
+    def supremum(self, m: int) -> float:
+        """Return the largest absolute m-th derivative on the whole line; inf if none is proved."""
+        if not (self._curve.low == -math.inf and self._curve.high == math.inf):
+            return math.inf
+        return super().supremum(m)
+
+    def expected(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Say that it is not known."""
+        self._not_known("mean")
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Say that there is no way to draw it."""
+        self._not_known("distribution")
+
+    @property
+    def log_height(self) -> float:
+        """Say that it is not known."""
+        self._not_known("normalising constant")
+
+    def __repr__(self) -> str:
+        """Show the formula, its parameters and its scale."""
+        given = "".join(f", {name}={value:g}" for name, value in self.values.items())
+        return f"custom({self.formula!r}{given}" + ("" if self.scale is None else f", scale={self.scale!r}") + ")"

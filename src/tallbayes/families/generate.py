@@ -25,7 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tallbayes.families.algebraic import mixed_of_jet
 from tallbayes.families.curve import CurveFunctions, register_curve
+from tallbayes.families.curve import jet as jet_of
 from tallbayes.families.elementary import (
     bose, bose_slope, exp, expit, hazard, log1mexp, log_ndtr, mills, softplus, times
 )
@@ -51,8 +53,20 @@ def covers(curve: Any, low: Any, high: Any) -> Any:
     return low >= curve.low and high <= curve.high
 
 
-register_curve(Curve, CurveFunctions(potential, jet, coefficients, covers))
+{noise}
+register_curve(Curve, CurveFunctions(potential, jet, coefficients, covers{more}))
 '''
+
+_NOISE = """
+def mixed(curve: Any, u: Any, a: Any, b: Any) -> Any:
+    g1, g2, g3, g4 = jet_of(curve, u, 0.0)
+    return mixed_of_jet(g1, g2, g3, g4, u, a, b)
+
+
+def turning(curve: Any, u: Any) -> Any:
+    return 2.0 + abs(u) / curve.reach
+
+"""
 
 SIDES = ("left", "right")
 
@@ -189,7 +203,7 @@ def _piece_jet(g: Any, t: Any, values: dict[str, float], piece: int, indent: int
 def module_text(formula: str, reduced: Reduced, values: dict[str, float], *, expanded: bool = False) -> str:
     """Return the module's source, with derivatives as products of factors or expanded into sums."""
     t = load_sympy().Symbol("t", real=True)
-    many = len(reduced.curves) > 1
+    many, noise = len(reduced.curves) > 1, reduced.kind == "noise"
     potential: list[str] = []
     jet: list[str] = []
     for k, g in enumerate(reduced.curves):
@@ -206,7 +220,8 @@ def module_text(formula: str, reduced: Reduced, values: dict[str, float], *, exp
     piece = "0.0"
     if many:
         piece = " + ".join(f"{float(k)!r} * (y == {float(r)!r})" for k, r in enumerate(reduced.responses) if k)
-    coefficients = [*writer.lines, f"    return {m}, {reduced.slope!r}, {c}, {l}, {piece}"]
+    slope = writer.value(reduced.slope) if noise else repr(reduced.slope)
+    coefficients = [*writer.lines, f"    return {m}, {slope}, {c}, {l}, {piece}"]
     ends = [name for side in SIDES for k in range(len(reduced.curves)) for name in limit_names(side, k)]
     return _TEMPLATE.format(
         formula=repr(formula),
@@ -214,6 +229,8 @@ def module_text(formula: str, reduced: Reduced, values: dict[str, float], *, exp
         potential="\n".join(potential) + "\n",
         jet="\n".join(jet) + "\n",
         coefficients="\n".join(coefficients) + "\n",
+        noise=_NOISE if noise else "",
+        more=", mixed=mixed, turning=turning" if noise else "",
     )
 
 

@@ -1,7 +1,8 @@
 r"""Rows with two predictors, a location eta and a log-scale tau: U = g(u) + tau with u = (y - eta) e^-tau.
 
 Every mixed derivative, a times by eta and b times by tau, is e^(-a tau) h_ab(u) (`families/algebraic.py`), a function
-of one variable u but for a factor: its range over a box is found from end points and critical points.
+of one variable u but for a factor: its range over a box is found from end points and critical points, which are roots
+of polynomials, or were isolated by interval arithmetic (`families/certify_noise.py`).
 """
 
 import math
@@ -14,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import ByAddress, compiled_within
-from tallbayes.families.algebraic import Term, extremes_of
-from tallbayes.families.curve import curve_of, jet, mixed, potential
+from tallbayes.families.curve import covers, curve_of, jet, mixed, potential, turning
 from tallbayes.families.remainder import (
     FAR,
     FEW,
@@ -40,12 +40,12 @@ class LocationScaleRows(RowsByAddress):
     ----------
     curve : NamedTuple
         The noise, of scale 1.
-    terms : dict
-        Every h_ab, by a and b.
+    critical : callable
+        Of an order m: for b = 0 to m, every point where h_ab, a = m - b, has a local extreme.
     """
 
     curve: Any
-    terms: dict[tuple[int, int], Term]
+    critical: Callable[[int], list[Vector]]
 
     @property
     def functions(self) -> RowFunctions:
@@ -67,8 +67,8 @@ class LocationScaleRows(RowsByAddress):
         return Extremes(self._find_extremes)
 
     def _find_extremes(self, m: int) -> Matrix:
-        points = extremes_of(self.terms, m, self.curve.reach)
-        out = np.full((2 * (m + 1), max(len(p) for p in points)), np.nan)
+        points = self.critical(m)
+        out = np.full((2 * (m + 1), max(1, *(len(p) for p in points))), np.nan)
         for b, some in enumerate(points):
             out[2 * b, : len(some)] = some
             out[2 * b + 1, : len(some)] = [mixed(self.curve, float(u), m - b, b) for u in some]
@@ -124,10 +124,10 @@ def joint_remainder(curve: Any, u: float, step: float, turn: float, k: int) -> f
     """Return what the expansion of order k leaves of g(u), for a move of eta e^-tau by `step` and of tau by `turn`.
 
     As in `families/remainder.py`, along the line from the centre to the point. g((u - s step) e^(-s turn)) is analytic
-    in s up to |s| = 1 / (|step| / reach + |turn|): u e^(-s turn) is an imaginary number of length `reach` nowhere
-    nearer.
+    in s up to |s| = 1 / (|step| / reach + |turn|) if g is singular at imaginary numbers alone: u e^(-s turn) is one of
+    length `reach` nowhere nearer. Of other g, `turning` counts how far u itself moves.
     """
-    size = abs(step) / curve.reach + 2.0 * abs(turn)
+    size = abs(step) / curve.reach + turning(curve, u) * abs(turn)
     if size >= FAR:
         total = potential(curve, (u - step) * math.exp(-turn), 0.0) - potential(curve, u, 0.0)
         factorial = 1.0
@@ -147,8 +147,12 @@ def joint_remainder(curve: Any, u: float, step: float, turn: float, k: int) -> f
 
 @compiled_within
 def range_of_mixed(curve: Any, m: int, b: int, low: float, high: float, extremes: Matrix) -> tuple[float, float]:
-    """Return the least and the largest h_ab, a = m - b, on an interval of u."""
+    """Return the least and the largest h_ab, a = m - b, on an interval of u; infinite where that is not proved."""
+    if not (covers(curve, low, high) and -math.inf < low and high < math.inf):
+        return -math.inf, math.inf
     one, other = mixed(curve, low, m - b, b), mixed(curve, high, m - b, b)
+    if math.isnan(one) or math.isnan(other):
+        return -math.inf, math.inf
     least, largest = min(one, other), max(one, other)
     for j in range(extremes.shape[1]):
         if low < extremes[2 * b, j] < high:
@@ -181,7 +185,7 @@ def of_noise(kind: Any) -> RowFunctions:
             if majorise:
                 # A parabola above g for the location, none of the mixed term, and for tau what is never negative.
                 slope = jet(curve, u, 0.0)[0]
-                if abs(u) > 1e-8:
+                if abs(u) > 1e-8 and slope * u > 0.0:
                     out[line - 3, r] = slope / u * shrink * shrink
                 out[line - 2, r] = 0.0
                 out[line - 1, r] = max(out[line - 1, r], slope * u)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tallbayes.checks import is_number, positive
 from tallbayes.errors import InputError
-from tallbayes.families.algebraic import Term
+from tallbayes.families.algebraic import Term, extremes_of
 from tallbayes.families.base import CurveFamily, Family, Vector
 from tallbayes.families.location_scale import LocationScaleRows
 from tallbayes.families.structure import Structure, location_and_second, one_predictor
@@ -34,16 +34,20 @@ class RealResponse(CurveFamily):
         return float(self.scale) if self.known else 1.0
 
     @property
-    @abstractmethod
     def terms(self) -> dict[tuple[int, int], Term]:
-        """Mixed derivatives in location and log-scale."""
+        """Mixed derivatives in location and log-scale; none if their critical points are found in another way."""
+        return {}
+
+    def mixed_critical_points(self, m: int) -> list[Vector]:
+        """Return, for b = 0 to m, every point where h_ab of `families/algebraic.py`, a = m - b, has a local extreme."""
+        return extremes_of(self.terms, m, self.curve.reach)
 
     @property
     def rows(self) -> Any:
         """Rows of one predictor, or of a location and a log-scale."""
         if self.known:
             return super().rows
-        return LocationScaleRows(self.curve, self.terms)
+        return LocationScaleRows(self.curve, self.mixed_critical_points)
 
     def structure(self, names: list[str], further: list[str]) -> Structure:
         """Return the location's coefficients, and the log scale or its coefficients, if it is not known."""
@@ -57,10 +61,10 @@ class RealResponse(CurveFamily):
     def check_scale(self) -> None:
         """Raise unless the scale is a positive number, a prior or None."""
         if is_number(self.scale) or isinstance(self.scale, bool):
-            positive(type(self).__name__, "scale", self.scale)
+            positive(self.title, "scale", self.scale)
         elif self.scale is not None and not hasattr(self.scale, "resolve") and not hasattr(self.scale, "of_scale"):
             raise InputError(
-                f"{type(self).__name__}: scale={self.scale!r} must be a positive, finite number if it is known, a "
+                f"{self.title}: scale={self.scale!r} must be a positive, finite number if it is known, a "
                 "prior, e.g. tb.priors.HalfNormal(10), or None for the default prior."
             )
 

@@ -87,7 +87,7 @@ def _of_positive(model: "Regression", name: str) -> CoefficientPriors:
     chosen = default if given is None else given
     if not isinstance(chosen, ScalePrior):
         raise InputError(
-            f"{type(model.family).__name__}: {name}={chosen!r} was given; expected a prior of a positive number, e.g. "
+            f"{model.family.title}: {name}={chosen!r} was given; expected a prior of a positive number, e.g. "
             f"tb.priors.HalfNormal(10), a number if the {name} is known, or None for the default prior."
         )
     return chosen.of_scale()
@@ -106,7 +106,7 @@ def _of_scale_columns(model: "Regression", columns: int) -> CoefficientPriors:
         )
     if not isinstance(chosen, Prior):
         raise InputError(
-            f"{type(model.family).__name__}: scale={chosen!r} was given beside a scale_design; expected a prior of the "
+            f"{model.family.title}: scale={chosen!r} was given beside a scale_design; expected a prior of the "
             "coefficients of the log scale, e.g. tb.priors.Normal(0, 1), or None for the default prior."
         )
     return chosen.resolve(some, 1.0)

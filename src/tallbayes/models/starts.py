@@ -72,7 +72,7 @@ def refuse_certain_scale(model: "Regression", spread: float) -> None:
     if not spread > 0.0:
         raise InputError(
             "y: every response with a weight is the same, so nothing is known of the scale of the noise. Give it, e.g. "
-            f"{type(model.family).__name__}(scale=1.0)."
+            f"{model.family.title}(scale=1.0)."
         )
     columns = len(model.source.names)
     if model.n <= columns and not keeps_from_zero(model):
