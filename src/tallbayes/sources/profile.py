@@ -210,14 +210,9 @@ def _one_value_more(
         other[j] = candidate
 
 
-@compiled
 def _add_values(values: Matrix, more: Matrix) -> None:
     """Add the values of columns to those of other rows, both as a profile has them."""
-    for j in range(values.shape[1]):
-        low, high = min(values[0, j], more[0, j]), max(values[1, j], more[1, j])
-        few = True
-        for k in range(4):
-            x = values[k, j] if k < 2 else more[k - 2, j]
-            few &= x == low or x == high or abs(x) == np.inf  # noqa: PLR1714
-        values[0, j] = low if few else np.nan
-        values[1, j] = high if few else np.nan
+    low, high = np.minimum(values[0], more[0]), np.maximum(values[1], more[1])
+    every = np.concatenate([values, more])
+    few = np.all((every == low) | (every == high) | np.isinf(every), axis=0)
+    values[0], values[1] = np.where(few, low, np.nan), np.where(few, high, np.nan)
