@@ -309,3 +309,15 @@ def test_noise_is_as_scipy_has_it():
         eta = np.stack([np.full(y.size, 0.4), np.full(y.size, -0.3)])
         found = family.log_constant(y) - family.rows.jets(y[:, None], eta, 0)[0]
         np.testing.assert_allclose(found, law.logpdf((y - 0.4) * np.exp(0.3)) + 0.3, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"), [(50, 1, "every response is the same"), (3, 3, "3 rows and 3 columns")]
+)
+def test_amounts_that_do_not_vary_have_no_shape(rows, columns, message):
+    X = np.eye(rows, columns) + 1.0
+    y = np.full(rows, 2.0) if columns == 1 else np.array([1.0, 2.0, 4.0])
+    with pytest.raises(tb.errors.InputError, match=message):
+        tb.Regression(X, y, tb.families.Gamma())
+    bounded = tb.Regression(X, y, tb.families.Gamma(shape=tb.priors.HalfNormal(10.0)), tb.priors.Normal(0.0, 2.0))
+    assert np.all(np.isfinite(tb.sample(bounded, draws=50, seed=1, progress=False)["posterior"]["shape"]))

@@ -16,7 +16,7 @@ import oracle
 import tallbayes as tb
 from problems import Case, Driver, asking, directly, in_batches, run, setup_at, stream
 from tallbayes.kernels.target import step_rate, surrogate_at
-from tallbayes.setup.core import gather
+from tallbayes.setup.core import PREDICTOR, RESPONSE, TAYLOR, gather
 from tallbayes.setup.mode import Mode, find_mode
 from tallbayes.setup.tables import CUMULATIVE, GRADIENT, POSITION, POTENTIAL
 from tallbayes.setup.tails import Tails
@@ -403,7 +403,10 @@ def with_responses(prepared, y, gradient):
     """
     target, terms = prepared.target, prepared.target.surrogate.terms
     target.rows.responses[:, 0] = y
-    terms.core.rows[:, D + 2] = y[:5]
+    rows, change = terms.core.rows, y[:5] - terms.core.rows[:, D + RESPONSE]
+    rows[:, D + RESPONSE] = y[:5]
+    rows[:, D + TAYLOR] -= change * rows[:, D + PREDICTOR]  # U = log(1 + e^eta) - y eta
+    rows[:, D + TAYLOR + 1] -= change
     facts = terms.tables.facts.copy()
     facts[:, GRADIENT] = gradient[terms.tables.axes]
     terms = terms._replace(tables=terms.tables._replace(facts=facts))

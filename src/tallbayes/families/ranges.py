@@ -21,11 +21,15 @@ def derivative_range(
     They are its least and largest value. Of a mixture of two pieces, they are the mixture of the two pieces'
     ranges, which may be a little wider. ``extremes`` are the family's.
     """
-    if mixes(curve) and 0.0 < piece < 1.0:
-        least_0, largest_0 = range_of_piece(curve, m, low, high, extremes, 0)
-        least_1, largest_1 = range_of_piece(curve, m, low, high, extremes, 1)
-        return (1.0 - piece) * least_0 + piece * least_1, (1.0 - piece) * largest_0 + piece * largest_1
-    return range_of_piece(curve, m, low, high, extremes, int(piece))
+    if not (mixes(curve) and 0.0 < piece < 1.0):
+        return range_of_piece(curve, m, low, high, extremes, int(piece))
+    least, largest = 0.0, 0.0
+    for k in range(2):  # not written out: the function would compile anew for each constant
+        share = piece if k == 1 else 1.0 - piece
+        one, other = range_of_piece(curve, m, low, high, extremes, k)
+        least += share * one
+        largest += share * other
+    return least, largest
 
 
 @compiled_within

@@ -239,12 +239,12 @@ def call_jets(rows: Any, responses: Matrix, eta: Matrix, first: int, last: int, 
     q = eta.shape[0]
     lines = packed_size(q, last) - (packed_size(q, first - 1) if first else 0)
     out = np.empty((lines, eta.shape[1]))
-    _call_jets(rows.functions.jets.pointer, rows.parameters, responses, eta, first, last, majorise, out)
+    jets_by_address(rows.functions.jets.pointer, rows.parameters, responses, eta, first, last, majorise, out)
     return out
 
 
 @compiled
-def _call_jets(
+def jets_by_address(
     jets: Any,
     parameters: Vector,
     responses: Matrix,
@@ -254,6 +254,7 @@ def _call_jets(
     majorise: bool,
     out: Matrix,
 ) -> None:
+    """Call the function by its address."""
     jets(parameters, responses, eta, first, last, majorise, out)
 
 

@@ -23,7 +23,7 @@ Matrix = NDArray[np.float64]
     CORE_ROWS, CORE_PARAMETERS, TABLE_LINES, TABLE_FACTS,
 ) = range(12)  # fmt: skip
 """Lines of `Terms.places`."""
-ISOTROPIC, PRIOR_ISOTROPIC, EXACT_CONSTANT, EXACT_SLACK, CORE_ORDER = range(5)
+ISOTROPIC, PRIOR_ISOTROPIC, EXACT_CONSTANT, EXACT_SLACK = range(4)
 """Entries of `Terms.numbers`."""
 
 
@@ -33,8 +33,8 @@ class AddressedTerms(NamedTuple):
     places: NDArray[np.int64]
     """Where arrays are (`sources/memory.py`)."""
     numbers: Vector
-    remainders: Any
-    """What the expansion leaves of a core row."""
+    jets: Any
+    """Potentials of core rows."""
 
 
 class AddressedSurrogate(NamedTuple):
@@ -78,12 +78,12 @@ def addressed(target: Target) -> AddressedTarget:
         tables.lines,
         tables.facts,
     )
-    numbers = np.array([polynomial.isotropic, prior.isotropic, exact.constant, exact.slack, core.order])
+    numbers = np.array([polynomial.isotropic, prior.isotropic, exact.constant, exact.slack])
     return AddressedTarget(
         target.whitening,
         target.bound,
         target.rows,
         target.likelihood,
-        AddressedSurrogate(AddressedTerms(where, numbers, core.remainders), core.size, *functions),
+        AddressedSurrogate(AddressedTerms(where, numbers, core.jets), core.size, *functions),
         target.sketch,
     )

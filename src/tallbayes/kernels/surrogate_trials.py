@@ -22,7 +22,7 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
     """
     whitening, bound, _, _, surrogate, _ = target
     terms, _, value_at, look_ahead, _ = surrogate
-    tables = matrix_at(terms.places, TABLE_FACTS)
+    tables = matrix_at(terms.places[TABLE_FACTS])
     z, proposed, numbers, ahead, room, scratch = state
     noise, values, distances = ahead
     candidate = room.row

@@ -10,7 +10,6 @@ import numpy as np
 
 from tallbayes.compiled import ByAddress, compiled, compiled_within
 from tallbayes.kernels.addressed import (
-    CORE_ORDER,
     CORE_PARAMETERS,
     CORE_ROWS,
     CUBIC,
@@ -31,6 +30,7 @@ from tallbayes.kernels.look_ahead import propose_block, put_distances
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.target import Terms
 from tallbayes.kernels.types import LOOK_AHEAD, TABLE_WALK, VALUE
+from tallbayes.setup.core import PREDICTOR, RESPONSE, TAYLOR, WEIGHT
 from tallbayes.setup.exact_prior import add_exact, evaluate_exact
 from tallbayes.setup.polynomial import add_cubic, evaluate_one
 from tallbayes.setup.tables import AXIS, draw_from_table, table_excess
@@ -45,29 +45,31 @@ def _value(terms: Any, z: Any, scratch: Any) -> Any:
 def _value_with_tails(terms: Any, z: Any, scratch: Any) -> Any:
     """Return the value at z, core rows and tables included."""
     total = _polynomial_and_prior(terms, z, scratch)
-    places, numbers, remainders = terms
-    rows, parameters, order = (
-        matrix_at(places, CORE_ROWS),
-        vector_at(places, CORE_PARAMETERS),
-        int(numbers[CORE_ORDER]),
-    )
+    places, _, jets = terms
+    rows, parameters = matrix_at(places[CORE_ROWS]), vector_at(places[CORE_PARAMETERS])
     d = z.size
-    at_centre, move, response, pair = np.empty(1), np.empty(1), np.empty(1), np.empty(2)
+    eta, response, out = np.empty((1, 1)), np.empty((1, 1)), np.empty((1, 1))
     for i in range(rows.shape[0]):
-        move[0] = 0.0
+        move = 0.0
         for j in range(d):
-            move[0] += rows[i, j] * z[j]
-        at_centre[0], response[0] = rows[i, d], rows[i, d + 2]
-        remainders(parameters, response, at_centre, move, move, order, pair)
-        total += rows[i, d + 1] * pair[0]
-    return total - table_excess(matrix_at(places, TABLE_LINES), matrix_at(places, TABLE_FACTS), z)
+            move += rows[i, j] * z[j]
+        eta[0, 0], response[0, 0] = rows[i, d + PREDICTOR] + move, rows[i, d + RESPONSE]
+        jets(parameters, response, eta, 0, 0, False, out)
+        total += rows[i, d + WEIGHT] * (out[0, 0] - _expansion(rows, i, d + TAYLOR, move))
+    return total - table_excess(matrix_at(places[TABLE_LINES]), matrix_at(places[TABLE_FACTS]), z)
+
+
+@compiled_within
+def _expansion(rows: Any, i: int, first: int, move: float) -> float:
+    """Return the expansion of a core row."""
+    return rows[i, first] + move * (rows[i, first + 1] + move * (rows[i, first + 2] + move * rows[i, first + 3]))
 
 
 @compiled_within
 def _polynomial_and_prior(terms: Any, z: Any, scratch: Any) -> Any:
     places, numbers, _ = terms
-    linear, quadratic, padded = vector_at(places, LINEAR), matrix_at(places, QUADRATIC), vector_at(places, PADDED)
-    facts, rows = matrix_at(places, EXACT_FACTS), matrix_at(places, EXACT_ROWS)
+    linear, quadratic, padded = vector_at(places[LINEAR]), matrix_at(places[QUADRATIC]), vector_at(places[PADDED])
+    facts, rows = matrix_at(places[EXACT_FACTS]), matrix_at(places[EXACT_ROWS])
     value = evaluate_one(linear, numbers[ISOTROPIC], quadratic, padded, z, scratch)
     return value + evaluate_exact(facts, rows, numbers[EXACT_CONSTANT], z) if facts.size > 0 else value
 
@@ -76,12 +78,12 @@ def _polynomial_and_prior(terms: Any, z: Any, scratch: Any) -> Any:
 def prior_value(terms: Any, z: Any, scratch: Any) -> Any:
     """Return the priors, less the proposal's G, at z."""
     places, numbers, _ = terms
-    linear, quadratic = vector_at(places, PRIOR_LINEAR), matrix_at(places, PRIOR_QUADRATIC)
-    facts, rows = matrix_at(places, EXACT_FACTS), matrix_at(places, EXACT_ROWS)
+    linear, quadratic = vector_at(places[PRIOR_LINEAR]), matrix_at(places[PRIOR_QUADRATIC])
+    facts, rows = matrix_at(places[EXACT_FACTS]), matrix_at(places[EXACT_ROWS])
     value = evaluate_one(linear, numbers[PRIOR_ISOTROPIC], quadratic, linear[:0], z, scratch)
     if facts.size > 0:
         value += evaluate_exact(facts, rows, numbers[EXACT_CONSTANT], z)
-    return value - table_excess(matrix_at(places, TABLE_LINES), matrix_at(places, TABLE_FACTS), z)
+    return value - table_excess(matrix_at(places[TABLE_LINES]), matrix_at(places[TABLE_FACTS]), z)
 
 
 def _look_ahead(terms: Any, whitening: Any, bound: Any, move: Any, ahead: Any, rng: Any) -> None:
@@ -101,35 +103,31 @@ def _look_ahead_with_tails(terms: Any, whitening: Any, bound: Any, move: Any, ah
 @compiled_within
 def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
     """Draw the tabulated coordinates of the columns of z, and put the values there, core rows included, into values."""
-    places, numbers, remainders = terms
-    lines, facts = matrix_at(places, TABLE_LINES), matrix_at(places, TABLE_FACTS)
+    places, _, jets = terms
+    lines, facts = matrix_at(places[TABLE_LINES]), matrix_at(places[TABLE_FACTS])
     for t in range(facts.shape[0]):
         axis = int(facts[t, AXIS])
         for b in range(BLOCK):
             z[axis, b] = draw_from_table(lines, facts, t, rng)
     _polynomials_and_priors(terms, z, values)
-    rows, parameters, order = (
-        matrix_at(places, CORE_ROWS),
-        vector_at(places, CORE_PARAMETERS),
-        int(numbers[CORE_ORDER]),
-    )
+    rows, parameters = matrix_at(places[CORE_ROWS]), vector_at(places[CORE_PARAMETERS])
     d = z.shape[0]
     moves, point = np.empty(BLOCK), np.empty(d)
-    at_centre, here, there, response, pair = np.empty(1), np.empty(1), np.empty(1), np.empty(1), np.empty(2)
+    eta, responses, out = np.empty((1, BLOCK)), np.empty((BLOCK, 1)), np.empty((1, BLOCK))
     for i in range(rows.shape[0]):
         for b in range(BLOCK):
             moves[b] = 0.0
+            responses[b, 0] = rows[i, d + RESPONSE]
         for j in range(d):
             x = rows[i, j]
             for b in range(BLOCK):
                 moves[b] += x * z[j, b]
-        at_centre[0], response[0] = rows[i, d], rows[i, d + 2]
-        weight = rows[i, d + 1]
-        for b in range(0, BLOCK, 2):  # the function takes two points at a time
-            here[0], there[0] = moves[b], moves[b + 1]
-            remainders(parameters, response, at_centre, here, there, order, pair)
-            values[b] += weight * pair[0]
-            values[b + 1] += weight * pair[1]
+        for b in range(BLOCK):
+            eta[0, b] = rows[i, d + PREDICTOR] + moves[b]
+        jets(parameters, responses, eta, 0, 0, False, out)
+        weight = rows[i, d + WEIGHT]
+        for b in range(BLOCK):
+            values[b] += weight * (out[0, b] - _expansion(rows, i, d + TAYLOR, moves[b]))
     for b in range(BLOCK):
         for j in range(d):
             point[j] = z[j, b]
@@ -140,8 +138,8 @@ def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
 def _polynomials_and_priors(terms: Any, z: Any, values: Any) -> None:
     """Put the values at the columns of z into values, with SIMD along the columns."""
     places, numbers, _ = terms
-    linear, quadratic, cubic = vector_at(places, LINEAR), matrix_at(places, QUADRATIC), vector_at(places, CUBIC)
-    facts, rows = matrix_at(places, EXACT_FACTS), matrix_at(places, EXACT_ROWS)
+    linear, quadratic, cubic = vector_at(places[LINEAR]), matrix_at(places[QUADRATIC]), vector_at(places[CUBIC])
+    facts, rows = matrix_at(places[EXACT_FACTS]), matrix_at(places[EXACT_ROWS])
     isotropic, inner = numbers[ISOTROPIC], np.empty(BLOCK)
     for b in range(BLOCK):
         values[b] = 0.0
@@ -178,7 +176,7 @@ def _walk_along_tables(terms: Any, drift: Any, scale: Any, z: Any, proposed: Any
 
     Returns what puts back the tables' G, in place of the normal densities' that a walk has put back already.
     """
-    lines, facts = matrix_at(terms.places, TABLE_LINES), matrix_at(terms.places, TABLE_FACTS)
+    lines, facts = matrix_at(terms.places[TABLE_LINES]), matrix_at(terms.places[TABLE_FACTS])
     correction = 0.0
     for t in range(facts.shape[0]):
         j = int(facts[t, AXIS])

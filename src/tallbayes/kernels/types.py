@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numba import typeof, types
 
-from tallbayes.families.rows import REMAINDERS
+from tallbayes.families.rows import JETS, REMAINDERS
 from tallbayes.kernels.addressed import AddressedSurrogate, AddressedTarget, AddressedTerms
 from tallbayes.kernels.state import new_state
 from tallbayes.kernels.target import Likelihood
@@ -51,8 +51,7 @@ def _move() -> Any:
 
 @cache
 def _terms() -> Any:
-    functions = types.FunctionType(REMAINDERS)
-    return types.NamedTuple([types.int64[:, ::1], types.float64[::1], functions], AddressedTerms)
+    return types.NamedTuple([types.int64[:, ::1], types.float64[::1], types.FunctionType(JETS)], AddressedTerms)
 
 
 def VALUE() -> Any:  # noqa: N802

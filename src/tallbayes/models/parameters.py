@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
-from tallbayes.models.starts import refuse_certain_scale
+from tallbayes.models.starts import refuse_certain_scale, refuse_certain_shape
 from tallbayes.priors import CoefficientPriors, HalfStudentT, InverseGamma, Normal, Prior, ScalePrior, joined
 from tallbayes.sources.arrays import ArraySource, design_matrix
 from tallbayes.sources.base import Source
@@ -84,6 +84,8 @@ def _of_positive(model: "Regression", name: str) -> CoefficientPriors:
         refuse_certain_scale(model, model.unit)
         default = HalfStudentT(3.0, 2.5 * model.unit)
     given = getattr(model.family, name)
+    if name == "shape" and given is None:
+        refuse_certain_shape(model)
     chosen = default if given is None else given
     if not isinstance(chosen, ScalePrior):
         raise InputError(

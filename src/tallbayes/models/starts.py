@@ -83,6 +83,22 @@ def refuse_certain_scale(model: "Regression", spread: float) -> None:
         )
 
 
+def refuse_certain_shape(model: "Regression") -> None:
+    """Raise where the posterior of an unknown shape with the default prior does not exist: amounts that do not vary."""
+    rest = "Give it, e.g. Gamma(shape=1.0), or a prior that bounds it, e.g. Gamma(shape=tb.priors.HalfNormal(10))."
+    if np.ptp(model.profile.responses) == 0.0:
+        raise InputError(
+            "y: every response is the same, so the density of the unknown shape rises without end: amounts that do not "
+            f"vary have an infinite one. {rest}"
+        )
+    columns = len(model.source.names)
+    if model.n <= columns:
+        raise InputError(
+            f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every "
+            f"response exactly, and the density of the unknown shape rises without end. Use fewer columns. {rest}"
+        )
+
+
 def starting_parameters(model: "Regression", block: Block, target: Vector) -> Vector:
     """Return where the search starts: least squares, a scale from its residuals, or the family's own guess."""
     structure, X = model.structure, block.X

@@ -9,12 +9,13 @@ Any fixed set C will do for exactness. Here it is made of all rows in which one 
 Rows that are equal are kept once, with the sum of their weights.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.families.rows import call_remainders
+from tallbayes.families.rows import jets_by_address
 from tallbayes.models.base import Model
 from tallbayes.setup.metric import Metric
 from tallbayes.sources.base import Block
@@ -24,19 +25,19 @@ Matrix = NDArray[np.float64]
 
 TOGETHER = 2**16
 """Rows at so many points are evaluated in one call."""
-FACTS = 3
-"""Columns of `Core.rows` after the whitened row: predictor at the centre, weight, response."""
+PREDICTOR, WEIGHT, RESPONSE, TAYLOR = range(4)
+"""Columns of `Core.rows` after the whitened row; from the last on, the coefficients of 1, Delta, Delta^2, Delta^3."""
+FACTS = TAYLOR + 4
 
 
 class Core(NamedTuple):
     """The rows that a surrogate evaluates, as compiled code sees them."""
 
     rows: Matrix
-    """A line for each: the whitened row, its predictor at the centre, its weight and its response."""
-    order: int
-    """Of the expansion, whose remainder is added."""
-    remainders: Any
-    """What the expansion leaves of a row, by address (`families/rows.py`)."""
+    """A line for each: the whitened row, its predictor at the centre, its weight, its response, and its expansion,
+    which is taken off. What is left is a difference, fit for the surrogate; bounds ask for more digits of it."""
+    jets: Any
+    """The rows' potentials, by address (`families/rows.py`)."""
     parameters: Vector
     """Of that function."""
 
@@ -109,37 +110,34 @@ def core_of(model: Model, metric: Metric, found: DistinctRows, order: int) -> Co
     """Return gathered rows in the coordinates of a metric, for an expansion of some order."""
     d = model.d
     x, offset, response = found.table[:, :d], found.table[:, d], found.table[:, d + 1]
-    facts = [
-        x @ metric.inverse_root.T,
-        (x @ metric.centre + offset)[:, None],
-        found.weight[:, None],
-        response[:, None],
-    ]
-    return Core(
-        np.ascontiguousarray(np.hstack(facts)),
-        order,
-        model.rows.functions.remainders.pointer,
-        model.rows.parameters,
-    )
+    at_centre = x @ metric.centre + offset
+    taylor = np.zeros((len(x), FACTS - TAYLOR))
+    jets = model.rows.jets(np.ascontiguousarray(response[:, None]), at_centre[None], order)
+    for k, derivative in enumerate(jets):
+        taylor[:, k] = derivative / math.factorial(k)
+    facts = np.column_stack([x @ metric.inverse_root.T, at_centre, found.weight, response, taylor])
+    return Core(np.ascontiguousarray(facts), model.rows.functions.jets.pointer, model.rows.parameters)
 
 
 def no_core(model: Model) -> Core:
     """Return no rows at all."""
-    pointer, parameters = model.rows.functions.remainders.pointer, model.rows.parameters
-    return Core(np.empty((0, model.d + FACTS)), 0, pointer, parameters)
+    return Core(np.empty((0, model.d + FACTS)), model.rows.functions.jets.pointer, model.rows.parameters)
 
 
 def core_at(core: Core, z: Matrix) -> Vector:
     """Return what the expansion leaves of all core rows, at the points in the lines of z."""
     d = z.shape[1]
-    at_centre, weight, responses = (np.ascontiguousarray(core.rows[:, d + k]) for k in range(FACTS))
+    facts = core.rows[:, d:]
     total = np.zeros(z.shape[0])
     together = max(1, TOGETHER // max(core.size, 1))
     for first in range(0, z.shape[0] if core.size else 0, together):
         some = z[first : first + together]
-        moves = np.ascontiguousarray((some @ core.rows[:, :d].T).reshape(1, -1))
-        pair = np.empty((2, moves.size))
-        given = core.parameters, np.tile(responses, len(some))[:, None], np.tile(at_centre, len(some))[None]
-        call_remainders(core.remainders, *given, moves, moves, core.order, pair)
-        total[first : first + together] = pair[0].reshape(len(some), -1) @ weight
+        moves = some @ core.rows[:, :d].T
+        responses = np.ascontiguousarray(np.tile(facts[:, RESPONSE], len(some))[:, None])
+        values = np.empty((1, moves.size))
+        eta = np.ascontiguousarray((facts[:, PREDICTOR] + moves).reshape(1, -1))
+        jets_by_address(core.jets, core.parameters, responses, eta, 0, 0, False, values)
+        u0, u1, u2, u3 = facts[:, TAYLOR:].T
+        left = values.reshape(moves.shape) - (u0 + moves * (u1 + moves * (u2 + moves * u3)))
+        total[first : first + together] = left @ facts[:, WEIGHT]
     return total

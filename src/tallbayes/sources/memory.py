@@ -110,15 +110,15 @@ if config.DISABLE_JIT:
 
 
 @compiled_within
-def vector_at(places: NDArray[np.int64], k: int) -> Any:
-    """Return array k as a vector."""
-    return carray(_pointer_to(places[k, 0]), (places[k, 1] * places[k, 2],))
+def vector_at(place: NDArray[np.int64]) -> Any:
+    """Return the array of a line of `places` as a vector."""
+    return carray(_pointer_to(place[0]), (place[1] * place[2],))
 
 
 @compiled_within
-def matrix_at(places: NDArray[np.int64], k: int) -> Any:
-    """Return array k as a matrix."""
-    return carray(_pointer_to(places[k, 0]), (places[k, 1], places[k, 2]))
+def matrix_at(place: NDArray[np.int64]) -> Any:
+    """Return the array of a line of `places` as a matrix."""
+    return carray(_pointer_to(place[0]), (place[1], place[2]))
 
 
 class _Memory:
