@@ -321,3 +321,39 @@ def test_amounts_that_do_not_vary_have_no_shape(rows, columns, message):
         tb.Regression(X, y, tb.families.Gamma())
     bounded = tb.Regression(X, y, tb.families.Gamma(shape=tb.priors.HalfNormal(10.0)), tb.priors.Normal(0.0, 2.0))
     assert np.all(np.isfinite(tb.sample(bounded, draws=50, seed=1, progress=False)["posterior"]["shape"]))
+
+
+def test_levels_of_text_need_an_order(frame):
+    """The order of the alphabet would be a guess: said by the family or by an ordered column, or refused."""
+    words = np.array(["low", "mid", "high"])[frame["c"].astype(int)]
+    named = frame.assign(c=words)
+    with pytest.raises(tb.errors.InputError, match="whose order is not known"):
+        tb.glm("c ~ a", named, F.Ordinal())
+    said = tb.glm("c ~ a", named, F.Ordinal(["low", "mid", "high"], "probit"))
+    ordered = frame.assign(c=pd.Categorical(words, ["low", "mid", "high"], ordered=True))
+    for model in (said, tb.glm("c ~ a", ordered, F.Ordinal(link="probit"))):
+        assert model.names == ["a", "cut low|mid", "cut mid|high"]
+        counted = tb.glm("c ~ a", frame, F.Ordinal(link="probit"))
+        np.testing.assert_allclose(setup_of(model).mode.theta, setup_of(counted).mode.theta, rtol=1e-9)
+
+
+@pytest.mark.parametrize("codes", [[1.0, 2.0, 3.0], [0.0, 2.0, 4.0], [0.0, 0.0, 0.0], [0.0, 1e6, 2e6]])
+def test_classes_are_numbered_without_gaps(codes):
+    with pytest.raises(tb.errors.InputError, match="without a gap"):
+        tb.Regression(np.ones((3, 1)), np.array(codes), F.Categorical())
+
+
+@pytest.mark.parametrize("link", ["logit", "probit"])
+def test_a_level_without_weight_is_refused(link):
+    y = np.arange(60.0) % 4
+    with pytest.raises(tb.errors.InputError, match="no response has level 1"):
+        tb.Regression(np.linspace(-1, 1, 60)[:, None], y, F.Ordinal(link=link), weights=(y != 1.0) * 1.0)
+
+
+@pytest.mark.parametrize("family", [F.Gaussian(), F.Gaussian(1.0), F.StudentT(4.0), F.PseudoHuber(1.5)])
+def test_default_prior_lets_an_intercept_be_where_the_responses_are(family):
+    rng = np.random.default_rng(8)
+    X = np.column_stack([np.ones(2000), rng.standard_normal(2000)])
+    noise = X[:, 1] + rng.standard_normal(2000)
+    modes = [setup_of(tb.Regression(X, level + noise, family)).mode.theta[0] - level for level in (0.0, 1e6)]
+    assert abs(modes[0] - modes[1]) < 1e-3

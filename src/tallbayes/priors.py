@@ -236,6 +236,10 @@ class Columns(Protocol):
     def spread(self) -> Vector:
         """Difference of the values of a column that has two; standard deviation of others."""
 
+    @property
+    def level(self) -> float:
+        """How far from 0 the responses lie, where they are on the predictor's scale; else 0."""
+
 
 class Prior(ABC):
     """What is known of the coefficients before the data."""
@@ -466,13 +470,14 @@ class WeaklyInformative(Prior):
       value against the other has the same prior however rare one of them is.
     - of more values: ``strength * unit / standard deviation of the column``. The effect of a change by one standard
       deviation has that prior.
-    - constant (an intercept): ``sqrt((10 * unit)^2 + sum of (mean * scale)^2) / absolute value``, the sum over all
-      columns that are not constant, of their means and of the scales above: an intercept is free to move as far as
-      these can push it, and ten units more.
+    - constant (an intercept): ``sqrt((10 * unit)^2 + level^2 + sum of (mean * scale)^2) / absolute value``, the sum
+      over all columns that are not constant, of their means and of the scales above: an intercept is free to move as
+      far as these can push it, to where the responses lie, and ten units more.
 
     The unit is how far the family says that predictors typically spread: 1 for logit, probit, cloglog and log links,
-    the spread of the responses where they are on the predictor's scale. A row of weight zero does
-    not count, nor do its values. `tallbayes.explain` prints what the priors are.
+    the spread of the responses where they are on the predictor's scale. There the level is their median's distance
+    from 0, else it is 0. A row of weight zero does not count, nor do its values. `tallbayes.explain` prints what the
+    priors are.
 
     Parameters
     ----------
@@ -493,7 +498,7 @@ class WeaklyInformative(Prior):
         scale = np.empty(columns.mean.size)
         scale[~constant] = self.strength * response_scale / spread[~constant]
         push = float(np.sum((mean[~constant] * scale[~constant]) ** 2))
-        widest = math.sqrt((10.0 * response_scale) ** 2 + push)
+        widest = math.sqrt((10.0 * response_scale) ** 2 + columns.level**2 + push)
         with np.errstate(divide="ignore"):
             scale[constant] = widest / np.abs(mean[constant])
         return _resolved(NORMAL, 0.0, scale, 0.0, columns.mean.size)

@@ -193,6 +193,10 @@ class _NoColumns:
     def spread(self) -> Vector:
         return np.zeros(self.d)
 
+    @property
+    def level(self) -> float:
+        return 0.0
+
 
 def _check_table(block: Block, names: list[str]) -> tuple[Vector]:
     """Return the sums of a block's columns, or raise if a value is not finite."""

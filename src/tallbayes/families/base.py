@@ -83,6 +83,10 @@ class Family(ABC):
         """
         return y, weight
 
+    def predictor_level(self, y: Vector) -> float:
+        """Return how far from 0 responses lie, where they are on the predictor's scale; 0 by default."""
+        return 0.0
+
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return how far predictors typically spread, the unit of the default prior; 1 on a log-odds scale.
 

@@ -289,7 +289,14 @@ class Categorical(Family):
             raise InputError(
                 "Categorical: classes=None counts them in arrays; say how many there are, e.g. Categorical(4)."
             )
-        return Categorical(max(int(np.max(y)) + 1, 2))
+        seen = np.unique(np.maximum(y, 0.0))
+        if seen.size < 2 or not np.array_equal(seen, np.arange(seen.size)):
+            raise InputError(
+                f"Categorical: the responses are {', '.join(f'{value:g}' for value in seen[:5])}"
+                f"{', ...' if seen.size > 5 else ''}; expected 0, 1, 2, ... without a gap, two classes at least. "
+                "Number the classes from 0, or say how many there are, e.g. Categorical(4), if some have no response."
+            )
+        return Categorical(int(seen.size))
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -430,6 +430,10 @@ class Custom(CurveFamily):
             return y
         return np.log(y) if self.recipe.kind == "log-residual" else np.zeros(y.shape)
 
+    def predictor_level(self, y: Vector) -> float:
+        """Return the distance of the responses' median from 0, where they are on the scale of the predictor."""
+        return abs(float(np.median(y))) if self.recipe.kind == "residual" else 0.0
+
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses where they are on the scale of the predictor."""
         if self.recipe.kind != "residual":

@@ -109,6 +109,10 @@ class RealResponse(CurveFamily):
         """Return that of noise of scale 1, and minus the log of a known scale; an unknown one is in the potential."""
         return np.full(y.shape, self.log_height - math.log(self.unit))
 
+    def predictor_level(self, y: Vector) -> float:
+        """Return the distance of the responses' median from 0."""
+        return abs(float(np.median(y)))
+
     def predictor_scale(self, y: Vector, weights: Vector) -> float:
         """Return the spread of the responses: their median absolute deviation, scaled as for a normal."""
         found = robust_spread(y, weights)

@@ -87,6 +87,8 @@ def learn(
     if not design.names:
         raise InputError(f"formula: {formula.text!r} gives no column, so there is nothing to estimate.")
     levels = _levels(response, _sample(response, found, {}), found) if response.text in found.levels else None
+    if levels is not None:
+        levels = _in_order_of(response, levels, family, table)
     own: States = {}
     variables = unique([*formula.columns, *(scale.columns if scale is not None else ())])
     if levels is None and response.learned:
@@ -150,6 +152,39 @@ def _levels(expression: Expression, sample: Any, found: Survey) -> tuple[Any, ..
     if isinstance(sample, Categories) and sample.levels is not None:
         return sample.levels
     return found.ordered(expression.text)
+
+
+def _in_order_of(response: Expression, levels: tuple[Any, ...], family: Family, table: Any) -> tuple[Any, ...]:
+    """Return the levels of a response in the order that the family says, or an ordered categorical column has.
+
+    Raises for ordered levels of text whose order nobody has said: that of the alphabet would be a guess.
+    """
+    said = getattr(family, "levels" if isinstance(family, Ordinal) else "classes", None)
+    if isinstance(said, tuple) and sorted(said) == sorted(map(str, levels)):
+        return tuple(sorted(levels, key=lambda level: said.index(str(level))))
+    if not isinstance(family, Ordinal) or (response.call == "C" and "levels" in response.text):
+        return levels
+    order = _ordered_categories(response, table)
+    if order is not None and set(levels) <= set(order):
+        return tuple(sorted(levels, key=order.index))
+    if any(isinstance(level, str) for level in levels):
+        raise InputError(
+            f"formula: the response {response.text!r} holds text ({', '.join(map(repr, levels))}), whose order is not "
+            f"known. Say it: family=tb.families.Ordinal([{', '.join(map(repr, levels))}]) in the right order, or make "
+            "it an ordered categorical column."
+        )
+    return levels
+
+
+def _ordered_categories(response: Expression, table: Any) -> list[Any] | None:
+    """Return the categories of a response in their order, if it is an ordered categorical column."""
+    column = response.argument(0).name if response.call == "C" else response.name
+    kind = table.schema.field(column).type if column is not None else None
+    if kind is None or not getattr(kind, "ordered", False):
+        return None
+    for batch in table.batches([column]):
+        return list(batch.column(column).dictionary.to_pylist())
+    return None
 
 
 def _factor(expression: Expression, sample: Any, found: Survey) -> Factor:

@@ -274,8 +274,7 @@ def _with_labels(family: Family, recipe: Recipe) -> Family:
     if given is not None and given != len(names) and given != names:
         raise InputError(
             f"family: {family!r} was given; the response {recipe.response.expression.text!r} has {len(names)} levels: "
-            f"{', '.join(map(repr, names))}. Leave them out of the family; C({recipe.response.expression.text}, "
-            "levels=[...]) puts them into another order."
+            f"{', '.join(map(repr, names))}. Give the family these names, in the order you want, or none."
         )
     return replace(family, classes=names) if isinstance(family, Categorical) else replace(family, levels=names)
 

@@ -28,6 +28,8 @@ class SomeColumns(NamedTuple):
 
     mean: Vector
     spread: Vector
+    level: float = 0.0
+    """How far from 0 the responses lie, where they are on the predictor's scale."""
 
     @classmethod
     def of(cls, profile: Any, first: int, last: int) -> "SomeColumns":

@@ -133,14 +133,14 @@ class Regression(Model):
             source: Source = X
             _refuse_empty(source)
             family.check_rows(source.n)
-            family = family.for_responses(source.responses[:, 0] if isinstance(source, ArraySource) else None)
+            family = family.for_responses(_counting_responses(source))
             further = last_columns(source, scale_design) if scale_design is not None else []
         else:
             if design is not None:
                 raise InputError("design: given beside an array, of which all columns are used: expected None.")
             refuse_other_order({"X": X, **beside, "scale_design": scale_design})
             source = _source(X, beside, family, names)
-            family = family.for_responses(source.responses[:, 0] if isinstance(source, ArraySource) else None)
+            family = family.for_responses(_counting_responses(source))
             further = add_columns(source, scale_design) if scale_design is not None else []
         before = source.passes
         columns = list(source.names)[: len(source.names) - len(further)]
@@ -162,7 +162,8 @@ class Regression(Model):
             self.source.kept_samples.update(source.kept_samples)
             source.kept_samples.clear()
         self.prior = each(prior, columns)
-        resolved = self.prior.resolve(SomeColumns.of(self.profile, 0, len(columns)), scale)
+        level = family.predictor_level(self.profile.responses)
+        resolved = self.prior.resolve(SomeColumns.of(self.profile, 0, len(columns))._replace(level=level), scale)
         _refuse_without_scale(resolved, columns)
         self.coefficient_priors = all_priors(self, resolved, len(columns))
 
@@ -320,6 +321,14 @@ def _refuse_beside_a_source(given: dict[str, object]) -> None:
                 f"{name}: a {type(value).__name__} was given beside a source of rows; expected None, since a source "
                 "has response, offset, weights and names itself. Put it into the source's blocks."
             )
+
+
+def _counting_responses(source: Source) -> NDArray[np.float64] | None:
+    """Return the responses of rows that have a weight, if they are in memory."""
+    if not isinstance(source, ArraySource):
+        return None
+    responses = source.responses[:, 0]
+    return responses if np.all(source.weight) else responses[source.weight > 0.0]
 
 
 def _refuse_empty(source: Source) -> None:
