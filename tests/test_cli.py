@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 import tallbayes as tb
 from tallbayes import cli
-from tallbayes.cli.options import family_of, known_families, known_priors, prior_of
+from tallbayes.cli.options import family_of, free_path, known_families, known_priors, prior_of
 
 FORMULA = "late ~ bs(hour, df=4) + C(month) + origin"
 
@@ -109,6 +110,21 @@ def test_summary(folder):
     assert about["summary"]["Intercept"]["sd"] == pytest.approx(
         float(beta.sel(coefficient="Intercept").std(ddof=1)), rel=1e-9
     )
+
+
+def test_diagnose_of_too_few_draws_is_no_pass(folder, tmp_path):
+    few = tb.load(folder / "run.nc").isel(draw=slice(0, 5))
+    tb.save(few, tmp_path / "few.nc")
+    result = run("diagnose", str(tmp_path / "few.nc"), "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["trusted"] is None
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_run(folder):
+    with pytest.raises(tb.errors.InputError, match="nothing can be written to"):
+        free_path(Path("/proc/run.nc"), False)
+    with pytest.raises(tb.errors.InputError, match="nothing can be written to"):
+        tb.save(tb.load(folder / "run.nc"), "/proc/run.nc")
 
 
 def test_diagnose_has_an_exit_code(folder, tmp_path):

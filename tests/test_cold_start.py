@@ -182,7 +182,7 @@ def test_a_damaged_cache_is_compiled_again(warm, tmp_path):
         print(json.dumps(compiled_here()))
     """
     compiled, said = run(script, TALLBAYES_CACHE_DIR=tmp_path / "cache")
-    assert compiled["tallbayes.families.rows._call_jets"] == 1
+    assert compiled["tallbayes.families.rows.jets_by_address"] == 1
     assert any(name.endswith("by address") for name in compiled)
     assert said == f"{COMPILING} (about 8 s) ...\n"
     assert run(script, TALLBAYES_CACHE_DIR=tmp_path / "cache") == ({}, "")

@@ -71,19 +71,19 @@ SETTINGS = [
     Setting("scale-ends", "SMH2-local", "independent", 37.0, 1.0 + 1e-9),
     Setting("scale-ends", "SMH3-local", "crank-nicolson", 20.0),
     Setting("scale-ends", "SMH2-local", "walk", 8.0, batches=True),
-    Setting("custom-ends", "SMH1-local", "walk", 40.0),
-    Setting("custom-ends", "SMH2-local", "independent", 37.0, 1.0 + 1e-9),
-    Setting("custom-ends", "SMH3-local", "crank-nicolson", 20.0),
     Setting("gaussian-ends", "SMH3-local", "walk", 20.0),
     Setting("huber-ends", "SMH2-local", "crank-nicolson", 20.0, radius=4.0),
     Setting("design-ends", "SMH3-local", "independent", 30.0, radius=4.0),
     Setting("softmax-ends", "SMH2-local", "walk", 12.0, radius=4.0),
     Setting("ordinal-ends", "SMH2-local", "crank-nicolson", 12.0, radius=3.0),
-    Setting("probit-ends", "SMH2-local", "crank-nicolson", 12.0, radius=3.0),
     Setting("inflated-ends", "SMH1-local", "walk", 12.0, radius=3.0),
     Setting("hurdle-ends", "SMH2-local", "independent", 12.0, radius=3.0),
     Setting("dispersed-ends", "SMH1-local", "walk", 20.0, radius=3.0),
+    Setting("probit-ends", "SMH2-local", "crank-nicolson", 12.0, radius=3.0),
     Setting("amounts-ends", "SMH2-local", "walk", 20.0, radius=3.0),
+    Setting("custom-ends", "SMH1-local", "walk", 40.0),
+    Setting("custom-ends", "SMH2-local", "independent", 37.0, 1.0 + 1e-9),
+    Setting("custom-ends", "SMH3-local", "crank-nicolson", 20.0),
 ]
 
 

@@ -30,4 +30,7 @@ def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], A
         setattr(sys.modules[package], name, found)  # the next time it is simply there
         return found
 
-    return load, lambda: sorted({*vars(sys.modules[package]), *homes})
+    def names() -> list[str]:
+        return sorted({*homes, *(name for name in vars(sys.modules[package]) if name.startswith("__"))})
+
+    return load, names

@@ -3,6 +3,7 @@
 import ast
 import math
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,13 @@ def free_path(path: Path | None, overwrite: bool, option: str = "--out") -> None
         raise InputError(f"{option}: {path} is there already. Give another name, or --overwrite to replace it.")
     if not path.parent.is_dir():
         raise InputError(f"{option}: there is no directory {path.parent}. Make it first.")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{option}: nothing can be written to {path.parent.resolve()} ({error.strerror}). Choose another directory."
+        ) from None
 
 
 def plain(value: Any) -> Any:

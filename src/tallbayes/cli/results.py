@@ -40,23 +40,25 @@ def summary(
 def diagnose(run: Run, as_json: AsJson = False) -> None:
     """Say whether the draws of a result can be trusted.
 
-    The exit code is 0 if they can, 3 if something speaks against them, and 1 if the file cannot be read.
+    The exit code is 0 if they can, 3 if something speaks against them or they are too few to tell, and 1 if the file
+    cannot be read.
     """
-    from tallbayes.results.diagnostics import findings
+    from tallbayes.results.diagnostics import FEWEST, findings
     from tallbayes.results.files import load
     from tallbayes.results.verdict import verdict
 
     tree = load(run)
     found, words = findings(tree), verdict(tree)
+    trusted = not found if tree["posterior"].sizes["draw"] >= FEWEST else None
     if as_json:
         parts = [
             {"what": each.label, "words": each.words, "advice": each.advice, "coefficients": each.coefficients}
             for each in found
         ]
-        typer.echo(json.dumps(plain({"trusted": not found, "verdict": words, "findings": parts}), indent=2))
+        typer.echo(json.dumps(plain({"trusted": trusted, "verdict": words, "findings": parts}), indent=2))
     else:
         typer.echo(words)
-    if found:
+    if not trusted:
         raise typer.Exit(NOT_TO_BE_TRUSTED)
 
 

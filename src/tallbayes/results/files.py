@@ -41,7 +41,12 @@ def save(tree: "DataTree", path: str | os.PathLike[str], *, overwrite: bool = Fa
         raise InputError(f"save: {target} is there already. Give another name, or overwrite=True to replace it.")
     if not target.parent.is_dir():
         raise InputError(f"save: there is no directory {target.parent}. Make it first.")
-    room = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        room = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise InputError(
+            f"save: nothing can be written to {target.parent.resolve()} ({error.strerror}). Choose another directory."
+        ) from None
     try:
         written = room / target.name
         if target.suffix == ZARR:

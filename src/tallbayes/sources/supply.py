@@ -177,7 +177,11 @@ class StreamedSupply:
 
     def reserve(self, streams: dict[Stream, int]) -> tuple[Request, ...]:
         """Say how many slots streams will need, and return what a pass for something else should fill."""
-        self._open |= streams
+        with self._lock:
+            self._forget()
+            for stream in streams:  # of an earlier run with the same seed, whose end must not undo this
+                self._owner.pop(stream, None)
+            self._open |= streams
         return tuple(Request(stream, 0, slots) for stream, slots in streams.items())
 
     def fill(self, requests: tuple[Request, ...], found: "Slots") -> None:
