@@ -278,6 +278,15 @@ def compiled_within(function: Function) -> Function:
     return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
 
 
+IN_LINE = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": True}
+"""Options of functions that are put into every loop that calls them, so that it can be compiled to SIMD."""
+
+
+def compiled_in_line(function: Function) -> Function:
+    """Compile a small part of loops over rows, put into each of them: a call would keep it from using SIMD."""
+    return numba.njit(**IN_LINE)(function)
+
+
 def entry_of(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
     """Return what a compiled function runs for arguments of exactly these types, and no others.
 

@@ -12,6 +12,7 @@ from tallbayes.families import cloglog, probit
 from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.links import probability
+from tallbayes.families.straight_line import exp, log1p
 
 
 class Softplus(NamedTuple):
@@ -23,18 +24,20 @@ class Softplus(NamedTuple):
 
 def potential(curve: Any, t: Any, piece: Any) -> Any:
     """log(1 + e^t), without overflow."""
-    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
+    return (t if t > 0.0 else 0.0) + log1p(exp(-abs(t)))
 
 
 def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return the derivatives: polynomials in its first, sigma; accurate in both tails."""
-    e = math.exp(-abs(t))
+    e = exp(-abs(t))
     upper = 1.0 / (1.0 + e)  # sigma(|t|)
     lower = e * upper  # sigma(-|t|), kept apart because 1 - upper loses it
     g2 = upper * lower
-    if t >= 0.0:
-        return upper, g2, g2 * (lower - upper), g2 * (1.0 - 6.0 * g2)
-    return lower, g2, g2 * (upper - lower), g2 * (1.0 - 6.0 * g2)
+    # Choices of values, not of branches: which side of 0 a row is on, no processor foresees.
+    positive = t >= 0.0
+    g1 = upper if positive else lower
+    slope = lower - upper
+    return g1, g2, g2 * (slope if positive else -slope), g2 * (1.0 - 6.0 * g2)
 
 
 def coefficients(curve: Any, y: Any) -> Any:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from numba.extending import overload
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
+from tallbayes.compiled import IN_LINE
+
 
 def everywhere(curve: Any, low: Any, high: Any) -> Any:
     """Say that the critical points are known on every interval."""
@@ -100,27 +102,32 @@ def turning(curve: Any, u: Any) -> Any:
     return _FUNCTIONS[type(curve)].turning(curve, u)
 
 
+def may_mix(curve_type: type) -> bool:
+    """Say whether rows of a kind of curve may mix two pieces."""
+    return _FUNCTIONS[curve_type].mixes is not never
+
+
 def _compiled_function(curve: Any, name: str) -> Callable[..., Any] | None:
     functions = _FUNCTIONS.get(getattr(curve, "instance_class", object))
     return getattr(functions, name, None)
 
 
-@overload(potential)
+@overload(potential, jit_options=IN_LINE)
 def _potential(curve: Any, t: Any, piece: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "potential")
 
 
-@overload(jet)
+@overload(jet, jit_options=IN_LINE)
 def _jet(curve: Any, t: Any, piece: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "jet")
 
 
-@overload(coefficients)
+@overload(coefficients, jit_options=IN_LINE)
 def _coefficients(curve: Any, y: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "coefficients")
 
 
-@overload(covers)
+@overload(covers, jit_options=IN_LINE)
 def _covers(curve: Any, low: Any, high: Any) -> Callable[..., Any] | None:
     return _compiled_function(curve, "covers")
 

@@ -11,6 +11,7 @@ from tallbayes.families.amounts import LOG_ROOT, AmountRows
 from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import CountResponse, LogMean, poisson
+from tallbayes.families.straight_line import exp
 
 
 class CountCurve(NamedTuple):
@@ -29,12 +30,12 @@ class AmountCurve(NamedTuple):
 
 def potential(curve: Any, t: Any, piece: Any) -> Any:
     """e^t; infinite, without a warning, where that is too large for a number."""
-    return math.exp(min(t, 709.0)) if t <= 709.0 else math.inf
+    return exp(t)
 
 
 def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return e^t four times."""
-    e = math.exp(min(t, 709.0)) if t <= 709.0 else math.inf
+    e = exp(t)
     return e, e, e, e
 
 

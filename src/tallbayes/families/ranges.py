@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled_within
+from tallbayes.compiled import compiled_in_line, compiled_within
 from tallbayes.families.curve import covers, mixes
 from tallbayes.families.remainder import derivative
 
@@ -40,15 +40,27 @@ def range_of_piece(
 
     Where the curve's critical points are not proved, nothing is known.
     """
-    if not covers(curve, low, high):
-        return -np.inf, np.inf
-    at_low = derivative(curve, low, m, float(piece))
-    at_high = derivative(curve, high, m, float(piece))
-    least = min(at_low, at_high)
-    largest = max(at_low, at_high)
+    least, largest = range_at_ends(curve, m, low, high, float(piece))
     for j in range(extremes.shape[1]):
         if low < extremes[0, j] < high:
             value = extremes[1 + piece, j]
             least = min(least, value)
             largest = max(largest, value)
     return least, largest
+
+
+@compiled_in_line
+def range_at_ends(curve: Any, m: int, low: float, high: float, piece: float) -> tuple[float, float]:
+    """Return the lesser and the larger m-th derivative of the two ends of an interval; values are chosen, not branches.
+
+    Where the curve's critical points are not proved, nothing is known. If one end is not a number, nor are both.
+    """
+    at_low, at_high = derivative(curve, low, m, piece), derivative(curve, high, m, piece)
+    rising = at_low < at_high
+    least = at_low if rising else at_high
+    largest = at_high if rising else at_low
+    known = covers(curve, low, high)
+    undefined = np.isnan(at_low) or np.isnan(at_high)
+    least = least if known else -np.inf
+    largest = largest if known else np.inf
+    return np.nan if undefined and known else least, np.nan if undefined and known else largest

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled_within
+from tallbayes.compiled import compiled_in_line, compiled_within
 from tallbayes.families.curve import jet, potential
 
 FEW, MANY = 3, 6
@@ -44,7 +44,7 @@ MANY_NODES = np.array([nodes for nodes, _ in _RULES[1]])
 MANY_WEIGHTS = np.array([weights for _, weights in _RULES[1]])
 
 
-@compiled_within
+@compiled_in_line
 def derivative(curve: Any, t: float, m: int, piece: float) -> float:
     """Return the m-th derivative of g, m = 1 to 4."""
     g1, g2, g3, g4 = jet(curve, t, piece)

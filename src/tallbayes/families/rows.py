@@ -19,9 +19,9 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from tallbayes.compiled import ByAddress, compiled
-from tallbayes.families.curve import coefficients, curve_of, jet, potential
-from tallbayes.families.ranges import derivative_range
+from tallbayes.compiled import ByAddress, compiled, compiled_in_line
+from tallbayes.families.curve import coefficients, curve_of, jet, may_mix, potential
+from tallbayes.families.ranges import derivative_range, range_at_ends
 from tallbayes.families.remainder import remainder, remainder_rounding
 
 Vector = NDArray[np.float64]
@@ -178,17 +178,22 @@ class Rows(RowsByAddress):
 
 @cache
 def of_curve(kind: Any) -> RowFunctions:
-    """Return the functions of rows that are w [m g(s eta + c) + l eta] of one predictor, without the weight w."""
+    """Return the functions of rows that are w [m g(s eta + c) + l eta] of one predictor, without the weight w.
+
+    Loops are short and choose values rather than branches, so that they are compiled to SIMD.
+    """
 
     def jets(parameters: Any, responses: Any, eta: Any, first: Any, last: Any, majorise: Any, out: Any) -> None:
         curve = curve_of(kind, parameters)
+        if first == 0:
+            for r in range(eta.shape[1]):
+                m, s, c, l, piece = coefficients(curve, responses[r, 0])
+                out[0, r] = m * potential(curve, s * eta[0, r] + c, piece) + l * eta[0, r]
+        if last == 0:
+            return
         for r in range(eta.shape[1]):
             m, s, c, l, piece = coefficients(curve, responses[r, 0])
             t = s * eta[0, r] + c
-            if first == 0:
-                out[0, r] = m * potential(curve, t, piece) + l * eta[0, r]
-            if last == 0:
-                continue
             g1, g2, g3, _ = jet(curve, t, piece)
             if majorise and abs(t) > 1e-8:
                 g2 = g1 / t
@@ -204,22 +209,33 @@ def of_curve(kind: Any) -> RowFunctions:
     ) -> None:
         curve = curve_of(kind, parameters)
         for r in range(eta.shape[1]):
+            _, s, c, _, piece = coefficients(curve, responses[r, 0])
+            t = s * eta[0, r] + c
+            half = abs(s) * radius * norms[0, r] if radius < math.inf else math.inf
+            out[0, r], out[1, r] = range_at_ends(curve, m, t - half, t + half, piece)
+        for j in range(extremes.shape[1]):
+            for r in range(eta.shape[1]):
+                _, s, c, _, piece = coefficients(curve, responses[r, 0])
+                t = s * eta[0, r] + c
+                half = abs(s) * radius * norms[0, r] if radius < math.inf else math.inf
+                value, inside = extremes[1 + int(piece), j], abs(extremes[0, j] - t) < half
+                least, largest = out[0, r], out[1, r]
+                out[0, r] = value if inside & (value < least) else least
+                out[1, r] = value if inside & (value > largest) else largest
+        for r in range(eta.shape[1]):
+            multiple, s, _, l, _ = coefficients(curve, responses[r, 0])
+            out[0, r], out[1, r], out[2, r] = along(multiple, s, l, norms[0, r], m, out[0, r], out[1, r])
+
+    def bounds_of_mixtures(
+        parameters: Any, extremes: Any, responses: Any, eta: Any, norms: Any, radius: Any, m: Any, out: Any
+    ) -> None:
+        curve = curve_of(kind, parameters)
+        for r in range(eta.shape[1]):
             multiple, s, c, l, piece = coefficients(curve, responses[r, 0])
             t = s * eta[0, r] + c
             half = abs(s) * radius * norms[0, r] if radius < math.inf else math.inf
             least, largest = derivative_range(curve, m, t - half, t + half, extremes, piece)
-            power, size = multiple, 1.0
-            for _ in range(m):
-                power *= s
-                size *= norms[0, r]
-            rise, fall = power * largest, -power * least
-            if power < 0.0:
-                rise, fall = power * least, -power * largest
-            if m == 1:
-                rise, fall = rise + l, fall - l
-            out[0, r] = max(0.0, rise) * size
-            out[1, r] = max(0.0, fall) * size
-            out[2, r] = out[0, r] if math.isnan(out[0, r]) else max(out[0, r], out[1, r])
+            out[0, r], out[1, r], out[2, r] = along(multiple, s, l, norms[0, r], m, least, largest)
 
     def remainders(parameters: Any, response: Any, eta: Any, old: Any, new: Any, order: Any, out: Any) -> None:
         curve = curve_of(kind, parameters)
@@ -231,7 +247,29 @@ def of_curve(kind: Any) -> RowFunctions:
             out[0] += l * old[0]
             out[1] += l * new[0]
 
-    return RowFunctions(ByAddress(JETS, jets), ByAddress(BOUNDS, bounds), ByAddress(REMAINDERS, remainders))
+    over_box = bounds_of_mixtures if may_mix(kind) else bounds
+    return RowFunctions(ByAddress(JETS, jets), ByAddress(BOUNDS, over_box), ByAddress(REMAINDERS, remainders))
+
+
+@compiled_in_line
+def along(
+    multiple: float, s: float, l: float, norm: float, m: int, least: float, largest: float
+) -> tuple[float, float, float]:
+    """Return the largest rise, fall and absolute value along a move, from the range of g's m-th derivative."""
+    power, size = multiple * s, norm
+    if m >= 2:
+        power, size = power * s, size * norm
+    if m >= 3:
+        power, size = power * s, size * norm
+    if m >= 4:
+        power, size = power * s, size * norm
+    rise = power * (largest if power >= 0.0 else least)
+    fall = -power * (least if power >= 0.0 else largest)
+    if m == 1:
+        rise, fall = rise + l, fall - l
+    rise = size * (0.0 if rise < 0.0 else rise)  # not a number stays what it is
+    fall = size * (0.0 if fall < 0.0 else fall)
+    return rise, fall, fall if fall > rise else rise
 
 
 def call_jets(rows: Any, responses: Matrix, eta: Matrix, first: int, last: int, majorise: bool) -> Matrix:

@@ -12,6 +12,7 @@ from tallbayes.families.algebraic import Term, mixed_term, table_of, terms
 from tallbayes.families.base import Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
 from tallbayes.families.responses import RealResponse
+from tallbayes.families.straight_line import log1p
 
 
 class StudentTCurve(NamedTuple):
@@ -26,21 +27,19 @@ class StudentTCurve(NamedTuple):
 def potential(curve: Any, t: Any, piece: Any) -> Any:
     """(df + 1) / 2 log(1 + t^2 / df), without overflow."""
     u = abs(t) / curve.reach
-    if u > 1e8:
-        return (curve.df + 1.0) * math.log(u)
-    return 0.5 * (curve.df + 1.0) * math.log1p(u * u)
+    huge = u > 1e17  # log(1 + u^2) = 2 log(1 + u) there, to rounding
+    return (1.0 if huge else 0.5) * (curve.df + 1.0) * log1p(u if huge else u * u)
 
 
 def jet(curve: Any, t: Any, piece: Any) -> Any:
     """Return Im w, Re w^2, -2 Im w^3, -6 Re w^4 of w = 1 / (1 - i u), u = t / sqrt(df), scaled."""
     u = t / curve.reach
-    if abs(u) > 1.0:
-        v = 1.0 / u
-        q = v / (1.0 + v * v)
-        p = v * q
-    else:
-        p = 1.0 / (1.0 + u * u)
-        q = u * p
+    # The square of a large u may overflow: then in terms of 1 / u. Choices of values, which cost less than branches.
+    large = abs(u) > 1.0
+    v = 1.0 / u if large else u
+    share = 1.0 / (1.0 + v * v)
+    q = v * share
+    p = v * q if large else share
     re2 = (p - q) * (p + q)
     im2 = 2.0 * p * q
     im3 = re2 * q + im2 * p

@@ -63,15 +63,16 @@ def slopes_and_diagonal(block: Block, rows: Any, predictors: Linear, theta: Vect
 
 
 def derivatives(
-    block: Block, rows: Any, predictors: Predictors, theta: Vector, majorise: bool = False
+    block: Block, rows: Any, predictors: Predictors, theta: Vector, majorise: bool = False, valued: bool = True
 ) -> tuple[float, Vector, Matrix]:
-    """Return the negative log-likelihood, its gradient and its Hessian at theta."""
+    """Return the negative log-likelihood, or NaN if it is not asked for, its gradient and its Hessian at theta."""
     eta = predictors.at(block, theta)
-    jets = weighted(rows.jets(block.responses, eta, 2, majorise=majorise), block.weight)
-    second = 1 + eta.shape[0]
+    first = 0 if valued else 1
+    jets = weighted(rows.jets(block.responses, eta, 2, first=first, majorise=majorise), block.weight)
+    slopes_from, second = 1 - first, 1 - first + eta.shape[0]
     return (
-        float(np.sum(jets[0])),
-        predictors.gradient(block, jets[1:second]),
+        float(np.sum(jets[0])) if valued else math.nan,
+        predictors.gradient(block, jets[slopes_from:second]),
         predictors.hessian(block, jets[second:]),
     )
 

@@ -24,6 +24,8 @@ SHORTEST = 4
 """Draws of a chain below which arviz-stats says nothing."""
 LAGS = 16
 """Lags that are tried first: after so many, the correlation of chains that mix well is gone."""
+RESOLUTION = float(np.finfo(np.float64).resolution)
+"""Numbers that differ by less count as equal."""
 SHARED = 2**18
 """Numbers from which on coefficients are shared between threads."""
 TOGETHER = 2**16
@@ -119,11 +121,22 @@ def _of_one(x: Matrix, scores: Vector) -> tuple[float, float, float, float]:
     outwards = np.concatenate((np.arange(middle - 1, -1, -1), np.arange(middle, flat.size)))
     outwards = outwards[np.argsort(folded[outwards], kind="stable")]
     spread = _scored(folded[outwards], order[outwards], scores).reshape(halves.shape)
-    low, high = np.quantile(ordered if x.shape[1] % 2 == 0 else x, TAILS)
+    low, high = _quantiles(ordered if x.shape[1] % 2 == 0 else np.sort(x, axis=None))
     with np.errstate(divide="ignore", invalid="ignore"):
         ess_bulk, within = _ess(bulk)
         ess_tail = min(_ess((halves <= bound).astype(np.float64))[0] for bound in (low, high))
         return ess_bulk, ess_tail, max(_r_hat(bulk), _r_hat(spread)), within / halves.shape[0]
+
+
+def _quantiles(ordered: Vector) -> Vector:
+    """Return the quantiles that tail ESS speaks of, as NumPy interpolates them, of numbers in order."""
+    place = np.array(TAILS) * (ordered.size - 1)
+    below = np.floor(place).astype(np.intp)
+    above, share = np.minimum(below + 1, ordered.size - 1), place - below
+    step = (
+        ordered[above] - ordered[below]
+    )  # from the nearer end, as NumPy does: rounding decides between neighbours
+    return np.where(share < 0.5, ordered[below] + share * step, ordered[above] - (1.0 - share) * step)
 
 
 def _normal_scores(size: int) -> Vector:
@@ -154,12 +167,13 @@ def _r_hat(z: Matrix) -> float:
 
 def _ess(x: Matrix) -> tuple[float, float]:
     """Return the effective sample size of chains of equal length, and what it would be if they all agreed."""
-    if x.max() - x.min() < np.finfo(np.float64).resolution:
-        return float(x.size), float(x.size)
-    means = x.mean(axis=1)
-    centred, between = x - means[:, None], float(means.var(ddof=1))
     length = x.shape[1]
+    means = np.add.reduce(x, axis=1) / length
+    centred, between = x - means[:, None], float(means.var(ddof=1))
     covariance = _first_covariances(centred) if length > 4 * LAGS else _all_covariances(centred)
+    # Numbers that vary by more than this differ by more: only otherwise arviz-stats' own rule is needed.
+    if not covariance[0] > RESOLUTION and x.max() - x.min() < RESOLUTION:
+        return float(x.size), float(x.size)
     time = _autocorrelation_time(covariance, between, length)
     if np.isnan(time):
         covariance = _all_covariances(centred)

@@ -10,7 +10,7 @@ from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.models.subsamples import LARGE, LARGE_TOLERANCE, SUBSAMPLE, subsample_sizes
 from tallbayes.setup.no_mode import failed_search, refuse_dependent_columns, refuse_recession
-from tallbayes.sources.base import Source
+from tallbayes.sources.base import RANDOM_ACCESS, Source
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -44,7 +44,7 @@ class Mode(NamedTuple):
 
     theta: Vector
     potential: float
-    """The negative log posterior, up to a constant."""
+    """The negative log posterior, up to a constant; not a number if the search had no need of it."""
     gradient: Vector
     hessian: Matrix
     passes: int
@@ -53,7 +53,8 @@ class Mode(NamedTuple):
 
 class _Point(NamedTuple):
     theta: Vector
-    value: float
+    value: float | None
+    """None if it was not computed."""
     gradient: Vector
     hessian: Matrix
 
@@ -109,7 +110,8 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
             "definite: a saddle, parameters of which the rows say nothing, or a potential of the wrong sign (it is "
             f"minus the log-likelihood). {model.mode_advice}"
         )
-    return Mode(point.theta, point.value, point.gradient, point.hessian, source.passes - passes_before)
+    value = np.nan if point.value is None else point.value
+    return Mode(point.theta, value, point.gradient, point.hessian, source.passes - passes_before)
 
 
 def search_bytes(n: int, d: int) -> int:
@@ -128,16 +130,19 @@ class _Search:
         self.ridge = np.zeros(model.d)
         self.likelihood_hessian = np.zeros((model.d, model.d))
 
-    def evaluate(self, theta: Vector, *, majorise: bool = False) -> _Point:
-        """Return the negative log posterior, with the ridge, its gradient and its Hessian at theta."""
+    def evaluate(self, theta: Vector, *, majorise: bool = False, valued: bool = True) -> _Point:
+        """Return the negative log posterior, with the ridge, its gradient and its Hessian at theta.
+
+        The first of them, which takes a logarithm of each row, only if it is asked for.
+        """
         model = self.model
         value, gradient, hessian = self.source.reduce(
-            passes.derivatives, model.rows, model.predictors, theta, majorise, threads=self.threads
+            passes.derivatives, model.rows, model.predictors, theta, majorise, valued, threads=self.threads
         )
         if not majorise:
             self.likelihood_hessian = hessian
         at, slope, curvature = self.model.coefficient_priors.stand_in(theta)
-        value += at + 0.5 * float(self.ridge @ theta**2)
+        value = value + at + 0.5 * float(self.ridge @ theta**2) if valued else None
         gradient = gradient + slope + self.ridge * theta
         return _Point(theta, value, gradient, hessian + np.diag(curvature + self.ridge))
 
@@ -178,7 +183,9 @@ class _Search:
     def descend(self, theta: Vector, *, tolerance: float, limit: int) -> _Point:
         """Take damped Newton steps until the next one is shorter than the tolerance, or made of rounding."""
         exploring = self.exploring
-        point = self.evaluate(theta)
+        # Where a search has come near before, the first point is usually the last, and no other is compared with it.
+        in_memory = RANDOM_ACCESS in self.source.offers
+        point = self.evaluate(theta, valued=exploring or tolerance <= TOLERANCE or not in_memory)
         if not exploring and self.model.predictors.designed and np.all(np.isfinite(point.hessian)):
             refuse_dependent_columns(self.model, point.hessian)
         before, length_before = np.zeros_like(theta), np.inf
@@ -194,6 +201,8 @@ class _Search:
             if not exploring and iteration >= SUSPICIOUS and iteration % 4 == 0:
                 refuse_recession(self.model, step)
             before, length_before = step, length
+            if point.value is None:
+                point = self.evaluate(point.theta)
             lower = self._damped(point, step, length)
             if lower is None and (exploring or length < SHORT):
                 return point
@@ -235,7 +244,8 @@ class _Search:
     def _direction(self, point: _Point) -> tuple[Vector, float]:
         """Return the Newton step and its length in posterior standard deviations."""
         hessian = point.hessian
-        if not (np.isfinite(point.value) and np.all(np.isfinite(hessian)) and np.all(np.isfinite(point.gradient))):
+        known = 0.0 if point.value is None else point.value, point.gradient, hessian
+        if not all(np.all(np.isfinite(part)) for part in known):
             what_happened = "No mode was found: the search came where derivatives are too large for a float64."
             raise failed_search(self.model, what_happened, point.theta, np.full(self.model.d, np.nan))
         if not self.model.family.convex and _factor(hessian) is None:
@@ -251,10 +261,12 @@ class _Search:
         A potential that is infinite at the end of a step, or far above, says little about how far to go: then shorten
         it more.
         """
+        assert point.value is not None
         size = 1.0
         rounding = 1e-13 * self.source.n + 1e-12 * abs(point.value)
         for _ in range(HALVINGS):
             trial = self.evaluate(point.theta - size * step)
+            assert trial.value is not None
             if trial.value <= point.value - 1e-4 * size * length**2 + rounding:
                 return trial
             size *= 0.5 if trial.value < MUCH_ABOVE * (abs(point.value) + 1.0) else 0.1

@@ -31,7 +31,7 @@ SUPPLY, RANDOM_ACCESS = "supply", "random access"
 """What sources may offer beside passes: rows drawn at random in advance; any row, at any time."""
 
 
-MANY, NEIGHBOURS = 100_000, 8
+MANY, NEIGHBOURS = 30_000, 8
 """From so many rows on a subsample is taken by so many neighbours at a time."""
 MULTIPLIER, MASK, LINE = 6364136223846793005, 2**64 - 1, 256
 """Of checksums; the last is rows that are added at a time."""
