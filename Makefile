@@ -11,6 +11,7 @@ $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m compileall -q src  # pip compiles what it copies, and an editable package is not copied
 	touch $@
 
 # The main job on data it makes itself; writes tallbayes-demo.png.
@@ -31,9 +32,13 @@ test-long: lint
 
 # How much of the compiled code the replayed chains reach, with compilation off: as plain Python lines can be counted.
 REPLAYED := tests/test_replay.py tests/test_firefly.py tests/test_zigzag.py
-coverage: $(VENV)/installed
+coverage: $(VENV)/coverage
 	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --source=src/tallbayes -m pytest -p no:xdist -m "not long" -k plain_one $(REPLAYED)
 	$(BIN)/coverage report --include='src/tallbayes/kernels/*,src/tallbayes/sources/*,src/tallbayes/setup/*,src/tallbayes/families/rows.py'
+
+$(VENV)/coverage: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[coverage]'
+	touch $@
 
 # Every family against NumPyro's NUTS.
 test-external: $(PEERS)/installed
