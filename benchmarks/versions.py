@@ -32,10 +32,14 @@ def _git(*arguments: str) -> None:
 
 
 def run(source: str, script: str, *arguments: str, **environment: str) -> Any:
-    """Run a script with one version of the package, in a process of its own; return the JSON of its last line."""
+    """Run a script with one version of the package, in a process of its own; return the JSON of its last line.
+
+    Python keeps its bytecode there, as it does unless it is told not to.
+    """
+    paths = os.pathsep.join([source, str(Path(__file__).parent)])
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([source, str(Path(__file__).parent)]), **environment},
+        env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "", **environment},
         capture_output=True,
         text=True,
         check=False,
