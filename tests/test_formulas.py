@@ -381,14 +381,61 @@ def test_rows_with_variables_set(frame):
     assert np.array_equal(whole(each)[0], expected)
 
 
-def test_a_spline_goes_on_where_rows_are_moved(frame):
-    """Slopes and contrasts need that at the ends of the data; new data beyond them are refused."""
+def test_a_spline_goes_on_where_rows_are_moved_for_a_slope(frame):
+    """Slopes need that at the ends of the data; what starts or is moved beyond them is refused."""
     model = tb.glm("y ~ bs(x, df=5) + cr(z, df=4)", frame, BERNOULLI)
-    X, *_ = whole(model.rows_of(setting={"x": Shift(1e-6), "z": Shift(1e-6)}))
+    step = Shift(1e-6, tiny=True)
+    X, *_ = whole(model.rows_of(setting={"x": step, "z": step}))
     np.testing.assert_allclose(X, matrix(model), atol=1e-4)
+    assert np.array_equal(whole(model.rows_of(setting={"x": Shift(0.0, tiny=True)}))[0], matrix(model))
     assert np.array_equal(whole(model.rows_of(setting={"x": Shift(0.0)}))[0], matrix(model))
-    further, *_ = whole(model.rows_of(setting={"x": Shift(0.5)}))
-    np.testing.assert_allclose(further[:, 1:6].sum(axis=1) <= 1.0 + 1e-9, True)
+    for setting in (Shift(0.5), Shift(1e-6), Shift(1e-6, start=9.0), Shift(1e-6, start=9.0, tiny=True), 9.0):
+        with pytest.raises(InputError, match="was made for values from"):
+            whole(model.rows_of(setting={"x": setting}))
+    low = float(frame["x"].min())
+    for formula in ("y ~ bs(x, df=5, extrapolation='clip')", "y ~ bs(x, 5, None, 3, False, None, None, 'clip')"):
+        clipped = tb.glm(formula, frame, BERNOULLI)
+        at_the_end, *_ = whole(clipped.rows_of(setting={"x": low}))
+        for setting in (low - 1.0, Shift(-1.0, start=low), Shift(-1e-6, start=low, tiny=True)):
+            assert np.array_equal(whole(clipped.rows_of(setting={"x": setting}))[0], at_the_end)
+
+
+@pytest.fixture(scope="module")
+def splined(frame):
+    """Return a model with splines, one of them of a function of its variable, and a result."""
+    model = tb.glm("y ~ bs(x, df=4) + bs(log(z), df=3)", frame, BERNOULLI)
+    return model, tb.sample(model, draws=50, chains=2, seed=1, progress=False)
+
+
+@pytest.mark.filterwarnings("ignore::tallbayes.errors.SlowMixingWarning")
+def test_slopes_and_contrasts_at_the_end_of_a_spline(frame, splined):
+    """They agree with predict: what it refuses they refuse, and a slope at the very end is one from within."""
+    model, tree = splined
+    for name in ("x", "z"):
+        low, high = float(frame[name].min()), float(frame[name].max())
+        ends = tb.slopes(tree, model, name, at={name: [low, high]})["estimate"].to_numpy()
+        step = 1e-6 * (high - low)
+        for slope, end, inner in ((ends[0], low, low + step), (ends[1], high, high - step)):
+            here, there = tb.predict(tree, model, at={name: [end, inner]}, average=True)["estimate"]
+            assert slope == pytest.approx((there - here) / (inner - end), rel=1e-3)
+        assert np.isfinite(tb.slopes(tree, model, name)["estimate"]).all()
+        new = frame.drop(columns=name)
+        assert np.allclose(tb.slopes(tree, None, name, at={name: [low, high]}, new_data=new)["estimate"], ends)
+        with pytest.raises(InputError, match=rf"^comparisons: '{name}', \+1, leaves in some rows .*'iqr'"):
+            tb.comparisons(tree, model, name)
+        assert np.isfinite(tb.comparisons(tree, model, {name: (low, high)})["estimate"]).all()
+        assert np.isfinite(tb.comparisons(tree, model, {name: "iqr"})["estimate"]).all()
+        with pytest.raises(InputError, match=r"comparisons: .* 100 - 0, leaves"):
+            tb.comparisons(tree, model, {name: (0.0, 100.0)})
+        for ask in (tb.predict, lambda *args, name=name, **at: tb.slopes(*args, name, **at)):
+            with pytest.raises(InputError, match=r"^formula: 'bs\(.* was made for values from .*; .* lies beyond"):
+                ask(tree, model, at={name: high + 1.0})
+            with pytest.raises(InputError, match="was made for values from"):
+                ask(tree, None, new_data=frame.assign(**{name: high + 1.0}))
+    with pytest.raises(InputError, match="slopes: at has 'much' for 'x'; expected a number"):
+        tb.slopes(tree, model, "x", at={"x": "much"})
+    with pytest.raises(InputError, match="new_data has no column 'x'"):
+        tb.slopes(tree, None, "x", new_data=frame.drop(columns="x"))
 
 
 def test_new_rows_with_an_offset(frame):
@@ -608,13 +655,19 @@ NEW = {
     ),
     "set to an unseen level": (lambda m, f: m.rows_of(setting={"g": "new"}), "has 1 level that"),
     "no column": (lambda m, f: m.rows_of(f.drop(columns="g")), "new_data has no column 'g'"),
-    "missing": (lambda m, f: m.rows_of(holes(f)), "new_data: values are missing in 3 of 400"),
+    "missing": (
+        lambda m, f: m.rows_of(holes(f)),
+        "new_data: values are missing in 3 of 400 .*Drop these rows first .*--unusable drop",
+    ),
     "labels for numbers": (
         lambda m, f: m.rows_of(f.assign(x="a")),
         "'x' holds labels; the model was",
     ),
     "numbers for labels": (lambda m, f: m.rows_of(f.assign(g=1.0)), "'g' holds numbers; .* labels such as 'a'"),
-    "beyond the knots": (lambda m, f: m.rows_of(f.assign(x=100.0)), "beyond upper and/or lower bounds"),
+    "beyond the knots": (
+        lambda m, f: m.rows_of(f.assign(x=100.0)),
+        "was made for values from .* to .*; 100 lies beyond them",
+    ),
     "setting of nothing": (lambda m, f: m.rows_of(setting={"q": 1}), "'q' is not a variable of the model"),
     "shift of labels": (lambda m, f: m.rows_of(setting={"g": Shift(1.0)}), "an amount cannot be added"),
     "setting of a shape": (lambda m, f: m.rows_of(setting={"x": np.zeros(3)}), "expected one value, or 400"),

@@ -4,7 +4,7 @@ formulaic decides how terms are coded (which levels a factor drops so that colum
 contrasts, the names); the columns are computed here, block by block, from numbers and codes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,7 +141,8 @@ class Design:
         rows : int
             How many rows there are.
         beyond : bool
-            Whether splines go on beyond the ends of the data they were learned from, where the formula does not say.
+            Whether splines go on beyond the ends of the data they were learned from, where the formula does not say:
+            a slope's tiny step needs that.
 
         Returns
         -------
@@ -163,6 +164,12 @@ class Design:
             result[:, first : first + len(part.names)] = part.scale if product is None else product
             first += len(part.names)
         return result
+
+    def refuse_beyond(self, columns: Mapping[str, Value], moved: Collection[str]) -> None:
+        """Raise if a spline of some variables is not defined where rows are before they are moved a little."""
+        for factor in self.factors.values():
+            if factor.expression.learned and not set(moved).isdisjoint(factor.expression.columns):
+                evaluate(factor.expression, columns, self.states)
 
     def plain(self) -> dict[str, Any]:
         """Return the design in values that JSON has."""

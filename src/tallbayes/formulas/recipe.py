@@ -1,7 +1,7 @@
 """Everything that a formula makes of a row: design, response, offset and weight; kept with the model as JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -184,13 +184,13 @@ class ToBlock:
             weight = self.weights[first : first + rows]
         else:
             weight = recipe.weight(columns) if self.has_response else np.ones(1)
+        tiny = self._refuse_beyond(columns, first, rows)
         for name, value in (self.setting or {}).items():
             columns[name] = self._set(value, columns[name], first, rows, name)
         offset = recipe.offset(columns) if self.offset is None else self.offset
         if self.offset is not None and self.offset.size > 1:
             offset = self.offset[first : first + rows]
-        moved = any(isinstance(value, Shift) for value in (self.setting or {}).values())
-        parts = [design.matrix(columns, rows, beyond=moved) for design in recipe.designs]
+        parts = [design.matrix(columns, rows, beyond=tiny) for design in recipe.designs]
         X = parts[0] if len(parts) == 1 else np.hstack(parts)
         return Block(first, X, np.column_stack(told), weight, offset)
 
@@ -199,6 +199,14 @@ class ToBlock:
         import pyarrow as pa
 
         return self(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), first)
+
+    def _refuse_beyond(self, columns: Mapping[str, Value], first: int, rows: int) -> bool:
+        """Return whether variables are moved by the tiny step of a slope; raise if that starts beyond a spline."""
+        steps = {k: v for k, v in (self.setting or {}).items() if isinstance(v, Shift) and v.tiny}
+        starts = {k: self._set(replace(v, amount=0.0), columns[k], first, rows, k) for k, v in steps.items()}
+        for design in self.recipe.designs if steps else ():
+            design.refuse_beyond({**columns, **starts}, starts)
+        return bool(steps)
 
     def _told(self, value: Value, name: str) -> Vector:
         about = self.recipe.variables[name]
@@ -209,7 +217,7 @@ class ToBlock:
         if isinstance(value, Shift):
             if isinstance(old, Labels):
                 raise InputError(f"setting: {name!r} holds labels; an amount cannot be added to it.")
-            return old + value.amount
+            return value.of(old)
         one = np.ndim(value) == 0
         if not one and np.shape(value) != (self.n,):
             raise InputError(f"setting: {name!r} has shape {np.shape(value)}; expected one value, or {self.n:,}.")

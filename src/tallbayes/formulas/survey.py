@@ -25,6 +25,8 @@ MOST_DESCRIBED = 2**16
 """The same, for columns of which nothing is learned: their quantiles only describe them."""
 
 DROP, ERROR = "drop", "error"
+DATA = "data"
+"""What the rows that a model is fitted to are called in messages; others are new_data."""
 
 
 @dataclass
@@ -176,12 +178,12 @@ def _take_in(
             )
 
 
-def refuse_missing(found: Survey, missing: str, what: str = "data") -> None:
+def refuse_missing(found: Survey, missing: str, what: str = DATA) -> None:
     """Raise if rows miss something and that was not allowed, or if no row is left."""
     if found.dropped and missing == ERROR:
+        drop = "with missing='drop'" if what == DATA else "first (on the command line: --unusable drop)"
         raise InputError(
-            f"{what}: values are missing in {found.describe_missing()}. Drop these rows with missing='drop', or fill "
-            "them in."
+            f"{what}: values are missing in {found.describe_missing()}. Drop these rows {drop}, or fill them in."
         )
     for name, numbers in found.numbers.items():
         if numbers.infinite:
