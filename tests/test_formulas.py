@@ -339,6 +339,32 @@ def test_equal_rows_are_put_together(frame):
     assert tb.glm("y ~ x", frame, BERNOULLI).n == 400
 
 
+def test_messages_count_rows_of_the_data(frame):
+    """Not those that are left when equal ones are put together; numbers of rows are those of the data too."""
+    long = pd.concat([frame.assign(zero=frame["m"] - 1)] * 5, ignore_index=True)
+    model = tb.glm("y ~ g * h", long, BERNOULLI, weights="m")
+    assert (model.n, model.rows_given) == (12, 2000)
+    assert "rows    2,000, 6 coefficients" in repr(model)
+    assert tb.glm("y ~ g * h", long, BERNOULLI, collapse=False).rows_given == 2000
+    for formula, family, count, message in (
+        ("y ~ log(zero)", BERNOULLI, long["zero"] == 0, "in {count:,} rows of 2,000 that were tried"),
+        ("y ~ C(g, levels=['a', 'b'])", BERNOULLI, long["g"] == "c", "not seen, in {count:,} rows"),
+        ("m ~ g", BERNOULLI, long["m"] > 1, "y: row {first} is {value} \\({count} such rows\\)"),
+        ("zero ~ g", tb.families.Gamma(), long["zero"] == 0, "y: row {first} is 0 \\({count} such rows\\)"),
+    ):
+        first = int(np.flatnonzero(count)[0])
+        wanted = message.format(count=int(count.sum()), first=first, value=long["m"][first])
+        for weights in (None, "m"):
+            with pytest.raises(InputError, match=wanted):
+                tb.glm(formula, long, family, weights=weights)
+    with pytest.raises(InputError, match=r"not seen, in 2,000 rows: 'new'"):
+        whole(model.rows_of(setting={"g": "new"}))
+    with pytest.raises(InputError, match="or 12, since equal rows are put together"):
+        whole(model.rows_of(setting={"g": np.array(["a", "b"])}))
+    with pytest.raises(InputError, match="weights: every row has weight 0"):
+        tb.glm("y ~ g", long.assign(none=0.0), BERNOULLI, weights="none")
+
+
 # -- priors --
 
 
@@ -671,6 +697,7 @@ NEW = {
     "setting of nothing": (lambda m, f: m.rows_of(setting={"q": 1}), "'q' is not a variable of the model"),
     "shift of labels": (lambda m, f: m.rows_of(setting={"g": Shift(1.0)}), "an amount cannot be added"),
     "setting of a shape": (lambda m, f: m.rows_of(setting={"x": np.zeros(3)}), "expected one value, or 400"),
+    "setting of infinity": (lambda m, f: m.rows_of(setting={"x": np.inf}), "'x' is inf; expected finite numbers"),
     "setting of text": (lambda m, f: m.rows_of(setting={"x": "a"}), "expected a number"),
     "offset of own rows": (lambda m, f: m.rows_of(offset=1.0), "without new_data"),
     "response unseen": (lambda m, f: m.rows_of(f.assign(t="maybe")), "the response 't' has a level"),

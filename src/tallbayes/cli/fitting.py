@@ -147,7 +147,7 @@ def _model(
 def _as_json(model: Any, tree: Any, table: Any, out: Path | None) -> str:
     about = {
         "formula": model.formula,
-        "rows": model.n,
+        "rows": model.rows_given,
         "out": None if out is None else str(out),
         "setup_seconds": tree.attrs["setup_seconds"],
         "sampling_seconds": tree.attrs["sampling_seconds"],
@@ -162,9 +162,10 @@ def _as_json(model: Any, tree: Any, table: Any, out: Path | None) -> str:
 
 def _as_text(model: Any, tree: Any, table: Any) -> str:
     touched = tree["sample_stats"]["rows_touched"]
+    different = "" if model.n == model.rows_given else " different"
     return (
         f"{table}\n\nset-up {tree.attrs['setup_seconds']:.1f} s, sampling {tree.attrs['sampling_seconds']:.1f} s; "
-        f"{int(touched.sum()):,} rows touched for {touched.size:,} draws, of {model.n:,} rows"
+        f"{int(touched.sum()):,} rows touched for {touched.size:,} draws, of {model.n:,}{different} rows"
     )
 
 

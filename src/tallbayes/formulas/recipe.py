@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,6 +159,14 @@ def _variable(plain: Mapping[str, Any]) -> Variable:
     return Variable(plain["kind"], tuple(plain["levels"]), plain["mean"], plain["sd"], quantiles)
 
 
+class Together(NamedTuple):
+    """What equal rows became when they were put together."""
+
+    weights: Vector
+    times: Vector
+    """How many rows of the data each stands for, whatever their own weights."""
+
+
 @dataclass(frozen=True)
 class ToBlock:
     """Makes a block of the rows of a batch in which nothing is missing; can be sent elsewhere."""
@@ -169,8 +177,8 @@ class ToBlock:
     """Rows in all, for settings with one value for each."""
     setting: Setting | None = None
     beside: tuple[str, ...] = ()
-    weights: Vector | None = None
-    """Weights of all rows, where rows that are equal were put together."""
+    together: Together | None = None
+    """Where rows that are equal were put together: of all rows that are left."""
     offset: Vector | None = None
     """Offsets of all rows, or a single one, in the place of the recipe's."""
 
@@ -180,8 +188,9 @@ class ToBlock:
         columns = loaded(batch)
         responses = recipe.response.values(columns) if self.has_response else np.zeros(rows)
         told = [np.broadcast_to(responses, rows), *(self._told(columns[name], name) for name in self.beside)]
-        if self.weights is not None:
-            weight = self.weights[first : first + rows]
+        times = None
+        if self.together is not None:
+            weight, times = (each[first : first + rows] for each in self.together)
         else:
             weight = recipe.weight(columns) if self.has_response else np.ones(1)
         tiny = self._refuse_beyond(columns, first, rows)
@@ -190,7 +199,7 @@ class ToBlock:
         offset = recipe.offset(columns) if self.offset is None else self.offset
         if self.offset is not None and self.offset.size > 1:
             offset = self.offset[first : first + rows]
-        parts = [design.matrix(columns, rows, beyond=tiny) for design in recipe.designs]
+        parts = [design.matrix(columns, rows, beyond=tiny, times=times) for design in recipe.designs]
         X = parts[0] if len(parts) == 1 else np.hstack(parts)
         return Block(first, X, np.column_stack(told), weight, offset)
 
@@ -220,7 +229,10 @@ class ToBlock:
             return value.of(old)
         one = np.ndim(value) == 0
         if not one and np.shape(value) != (self.n,):
-            raise InputError(f"setting: {name!r} has shape {np.shape(value)}; expected one value, or {self.n:,}.")
+            put = ", since equal rows are put together (not with collapse=False)" if self.together else ""
+            raise InputError(
+                f"setting: {name!r} has shape {np.shape(value)}; expected one value, or {self.n:,}{put}."
+            )
         if isinstance(old, Labels):
             given = [value] if one else list(value[first : first + rows])
             levels = tuple(dict.fromkeys(str(level) if isinstance(level, np.str_) else level for level in given))
@@ -231,6 +243,8 @@ class ToBlock:
             numbers = np.asarray(value if one else value[first : first + rows], dtype=np.float64)
         except (ValueError, TypeError):
             raise InputError(f"setting: {name!r} is {value!r}; expected a number, or one for each row.") from None
+        if not np.all(np.isfinite(numbers)):
+            raise InputError(f"setting: {name!r} is {numbers[~np.isfinite(numbers)][0]}; expected finite numbers.")
         return np.array(np.broadcast_to(numbers, rows))
 
 

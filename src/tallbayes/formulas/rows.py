@@ -58,7 +58,7 @@ def in_memory(table: Table, to_block: ToBlock, names: list[str], columns: Sequen
     """Return all rows as arrays."""
     n = table.n
     recipe = to_block.recipe
-    weighted, shifted = to_block.weights is not None or recipe.weights is not None, bool(recipe.offsets)
+    weighted, shifted = to_block.together is not None or recipe.weights is not None, bool(recipe.offsets)
     weight, offset = np.ones(n if weighted else 1), np.zeros(n if shifted else 1)
     arrays = (np.empty((n, len(names))), np.empty((n, 1)), weight, offset)
     MappedSource(table, to_block, names, columns).reduce(_fill, arrays, (True, True, weighted, shifted))
