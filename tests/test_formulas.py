@@ -339,6 +339,55 @@ def test_equal_rows_are_put_together(frame):
     assert tb.glm("y ~ x", frame, BERNOULLI).n == 400
 
 
+LEARNED = "y ~ bs(x, df=5) + scale(z) + poly(x, 2) + cs(z, df=4, constraints='center') + standardize(x) + m"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_learned_counts_rows_by_their_weights(frame, stream):
+    """Knots, means, scales and quantiles of weighted rows are those of the table that has each row so many times."""
+    heavy = frame.assign(w=np.where(frame["x"] > 0.5, 7, frame["m"]))
+    long = heavy.loc[heavy.index.repeat(heavy["w"])].reset_index(drop=True)
+    weighted = tb.glm(LEARNED, heavy, BERNOULLI, weights="w", collapse=False, stream=stream)
+    expanded = tb.glm(LEARNED, long, BERNOULLI, collapse=False)
+    X, _, weight, _ = whole(weighted.source)
+    np.testing.assert_allclose(np.repeat(X, weight.astype(int), axis=0), matrix(expanded), rtol=1e-10, atol=1e-12)
+    plain = tb.glm(LEARNED, frame, BERNOULLI, collapse=False)
+    assert not np.allclose(X, matrix(plain), atol=0.01)
+    for name, about in weighted.variables.items():
+        other = expanded.variables[name]
+        assert (about.mean, about.sd) == pytest.approx((other.mean, other.sd), rel=1e-12)
+        assert list(about.quantiles.values()) == pytest.approx(list(other.quantiles.values()), rel=1e-12)
+
+
+def test_weights_that_are_not_whole_or_very_large(frame, monkeypatch):
+    monkeypatch.setattr(surveys, "MOST_KEPT", 2**17)
+    formula = "y ~ bs(x, df=5) + scale(z)"
+    for factor in (0.1, 1e12):
+        weighted = tb.glm(formula, frame, BERNOULLI, weights=factor * frame["m"])
+        whole_numbers = tb.glm(formula, frame, BERNOULLI, weights="m")
+        np.testing.assert_allclose(matrix(weighted), matrix(whole_numbers), atol=2e-3)
+        assert weighted.variables["z"].sd == pytest.approx(whole_numbers.variables["z"].sd, rel=1e-10)
+
+
+def test_rows_of_no_weight_do_not_count_but_have_their_place(frame):
+    """A spline reaches to them; means and knots are those of the others."""
+    none = frame["x"].to_numpy() > 1.0
+    model = tb.glm("y ~ bs(x, df=4) + scale(z)", frame, BERNOULLI, weights=np.where(none, 0.0, 1.0))
+    states = model.recipe.design.states
+    assert states["scale(z)"]["center"] == pytest.approx(frame["z"][~none].mean(), rel=1e-12)
+    assert states["bs(x, df=4)"]["upper_bound"] == frame["x"].max()
+    assert states["bs(x, df=4)"]["knots"][4] == pytest.approx(frame["x"][~none].median(), abs=0.01)
+    assert model.variables["x"].mean == pytest.approx(frame["x"][~none].mean(), rel=1e-12)
+
+
+def test_learning_columns_beside_others_in_tall_tables(frame, monkeypatch):
+    """Of a column that is only described fewer rows are kept than of one that is learned from."""
+    formula = "y ~ scale(x) + I(x * z) + z"
+    expected = matrix(tb.glm(formula, frame, BERNOULLI))
+    monkeypatch.setattr(surveys, "MOST_DESCRIBED", 100)
+    assert np.array_equal(matrix(tb.glm(formula, frame, BERNOULLI)), expected)
+
+
 def test_messages_count_rows_of_the_data(frame):
     """Not those that are left when equal ones are put together; numbers of rows are those of the data too."""
     long = pd.concat([frame.assign(zero=frame["m"] - 1)] * 5, ignore_index=True)

@@ -84,12 +84,7 @@ class Recipe:
 
     def weight(self, columns: Mapping[str, Value]) -> Vector:
         """Return the weights of some rows, or a single one."""
-        if self.weights is None:
-            return np.ones(1)
-        found = _per_row(evaluate(self.weights, columns, {}), self.weights.text, "weights")
-        if found.size and found.min() < 0.0:
-            raise InputError(f"weights: {self.weights.text!r} is negative in a row; expected zero or more.")
-        return found
+        return np.ones(1) if self.weights is None else weights_of(self.weights, columns)
 
     def plain(self) -> dict[str, Any]:
         """Return the recipe in values that JSON has."""
@@ -117,6 +112,14 @@ class Recipe:
             None if scale is None else Design.from_plain(scale),
             scale_text,
         )
+
+
+def weights_of(expression: Expression, columns: Mapping[str, Value]) -> Vector:
+    """Return the weights of some rows."""
+    found = _per_row(evaluate(expression, columns, {}), expression.text, "weights")
+    if found.size and found.min() < 0.0:
+        raise InputError(f"weights: {expression.text!r} is negative in a row; expected zero or more.")
+    return found
 
 
 def _expression(text: str) -> Expression:
