@@ -93,6 +93,11 @@ class CoefficientPriors(NamedTuple):
         """Coefficients whose prior is neither flat nor normal."""
         return np.flatnonzero((self.kind != FLAT) & (self.kind != NORMAL))
 
+    def part(self, j: int) -> "CoefficientPriors":
+        """Return the prior of one coefficient."""
+        one: tuple[Any, ...] = tuple(each[j : j + 1] for each in self)
+        return CoefficientPriors(*one)
+
     def normal_gradient(self, theta: Vector) -> Vector:
         """Return the gradient of the normal priors' potential."""
         return self.precision * (theta - self.mean)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import ByAddress, compiled
+from tallbayes.errors import InputError
 from tallbayes.families.atoms import along, expansion, node, node_count, put_bounds, put_jets, table_of
 from tallbayes.families.base import Vector
 from tallbayes.families.elementary import bose, expit, log1mexp, softplus
@@ -249,6 +250,15 @@ class ZeroInflatedPoisson(_WithZeros):
 
     zeros: Any = None
     _kind = INFLATED
+
+    def for_responses(self, y: Vector | None) -> "ZeroInflatedPoisson":
+        """Return the family itself; raise if every response is 0, as far as that can be seen."""
+        if y is not None and not np.any(y):
+            raise InputError(
+                "y: every response with a weight is 0, so nothing tells the zeros of the Poisson from the others. Use "
+                "tb.families.Poisson(), whose mean is then near 0, or tb.families.Bernoulli() for zero or not."
+            )
+        return self
 
 
 @dataclass(frozen=True)

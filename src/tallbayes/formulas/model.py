@@ -25,7 +25,6 @@ from tallbayes.formulas.survey import loaded
 from tallbayes.formulas.tables import Opened, gathered, one_batch
 from tallbayes.models.regression import Regression, refuse_exposure
 from tallbayes.models.stored import family_to_plain
-from tallbayes.priors import CoefficientPriors, Prior
 from tallbayes.sources.arrays import log_exposure, numeric
 from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.mapped import MappedSource
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from tallbayes.models.variables import Setting, Variable
+    from tallbayes.priors import Prior
     from tallbayes.sources.base import Source
 
 MOST_IN_MEMORY = 2**30
@@ -161,8 +161,7 @@ class FormulaRegression(Regression):
         ]
         told = []
         for j, name in enumerate(self.names[:MOST_LINES]):
-            one: tuple[Any, ...] = tuple(part[j : j + 1] for part in self.coefficient_priors)
-            told.append(CoefficientPriors(*one).describe([name]).rpartition(" ~ "))
+            told.append(self.coefficient_priors.part(j).describe([name]).rpartition(" ~ "))
         width = max(len(name) for name, _, _ in told)
         lines += [f"{name:{width}}  ~ {text}" for name, _, text in told]
         if self.d > MOST_LINES:
