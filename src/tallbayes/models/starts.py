@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tallbayes.errors import InputError, NoModeError
 from tallbayes.families.responses import robust_spread
 from tallbayes.models.products import weighted_gram
-from tallbayes.priors import NORMAL, POWER, CoefficientPriors
+from tallbayes.priors.resolved import NORMAL, POWER, CoefficientPriors
 from tallbayes.sources.base import Block
 
 if TYPE_CHECKING:
