@@ -1,8 +1,10 @@
 """The command line: from a file to a result, its summary and its verdict, and what wrong use is told."""
 
 import json
+import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,8 @@ from typer.testing import CliRunner
 import tallbayes as tb
 from tallbayes import cli
 from tallbayes.cli.options import family_of, free_path, known_families, known_priors, prior_of
+from tallbayes.run import chain
+from tallbayes.run.chain import Chain
 
 FORMULA = "late ~ bs(hour, df=4) + C(month) + origin"
 
@@ -210,6 +214,74 @@ def test_a_warning_of_a_run_is_a_line(folder, monkeypatch):
     monkeypatch.setattr(api, "sample", warned)
     result = run("fit", str(folder / "trips.parquet"), FORMULA)
     assert "tallbayes: chains disagree\n" in result.stderr
+
+
+def interrupt_after(rounds, monkeypatch):
+    """Interrupt a run of two chains when they have been advanced so often, one of them once more."""
+    advance, calls = Chain.advance, []
+
+    def interrupted(self):
+        if len(calls) == 2 * rounds:
+            raise KeyboardInterrupt
+        calls.append(self)
+        advance(self)
+
+    monkeypatch.setattr(Chain, "advance", interrupted)
+    monkeypatch.setattr(chain, "LARGEST_CHUNK", 50)
+
+
+FIT = ("--draws", "3000", "--chains", "2", "--seed", "1", "--threads", "1")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_an_interrupted_fit_keeps_its_draws_and_says_so(folder, tmp_path, monkeypatch, quiet):
+    interrupt_after(20, monkeypatch)
+    out, options = tmp_path / "part.nc", ["--quiet"] if quiet else []
+    result = run("fit", str(folder / "trips.parquet"), FORMULA, *FIT, *options, "--out", str(out))
+    assert result.exit_code == 130
+    tree = tb.load(out)
+    made = tree["posterior"].sizes["draw"]
+    assert 0 < made < 3000
+    said = f"tallbayes: fit was interrupted: {made:,} of 3,000 draws of each of 2 chains were made, and are in {out}.\n"
+    assert result.stderr == said if quiet else result.stderr.endswith(said)
+    assert "bs(hour, df=4)[4]" in result.stdout
+    assert run("summary", str(out)).exit_code == 0
+
+
+def test_an_interrupted_fit_without_an_output_says_what_is_lost(folder, monkeypatch):
+    interrupt_after(20, monkeypatch)
+    result = run("fit", str(folder / "trips.parquet"), FORMULA, *FIT)
+    assert result.exit_code == 130
+    assert result.stderr.endswith("chains were made, and are lost, since no --out was given.\n")
+
+
+def test_an_interrupt_before_the_first_draw_keeps_nothing(folder, tmp_path, monkeypatch):
+    interrupt_after(0, monkeypatch)
+    out = tmp_path / "part.nc"
+    result = run("fit", str(folder / "trips.parquet"), FORMULA, *FIT, "--quiet", "--out", str(out))
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "tallbayes: fit was interrupted; nothing was kept.\n"
+    assert not out.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_an_interrupt_from_the_keyboard(folder):
+    """As from a terminal, in a process of its own: one line, no traceback, and the code that shells know."""
+    script = textwrap.dedent(
+        """
+        import os, signal, sys
+        from tallbayes import cli
+        from tallbayes.formulas import model
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        model.read_formula = lambda *given, **named: os.kill(os.getpid(), signal.SIGINT)
+        sys.argv = ["tallbayes", "explain", "trips.parquet", "late ~ hour"]
+        cli.main()
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "tallbayes: explain was interrupted; nothing was kept.\n"
 
 
 WRONG = {

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -147,6 +149,32 @@ def test_a_second_process_compiles_what_chains_share(tmp_path):
     assert not chain & set(here)
     assert chain <= set(alone)
     assert draws == same
+
+
+def test_the_second_process_compiles_what_the_first_one_waits_for(monkeypatch):
+    """`SecondProcess.ITS_OWN` names by hand what `precompile` compiles: one too few, and both compile the same."""
+    from numba.core import config
+
+    from tallbayes import compiled
+    from tallbayes.kernels import precompile
+    from tallbayes.kernels.all_rows import run_with_rows_at_hand as other
+    from tallbayes.kernels.scalable_mh_steps import run_chunk
+
+    if config.DISABLE_JIT:
+        pytest.skip("nothing compiles")
+    made = []
+    monkeypatch.setenv(compiled.SecondProcess.ALONE, "1")  # which it sets itself
+    monkeypatch.setattr(compiled.ByAddress, "_compiled", lambda self: made.append(self._function))
+    monkeypatch.setattr(type(run_chunk), "compile", lambda self, signature: made.append(self.py_func))
+    precompile.precompile("elsewhere")
+    assert made == []
+    precompile.precompile(str(compiled.directory()))
+    assert sorted(function.__name__ for function in made) == sorted(compiled.SecondProcess.ITS_OWN)
+    second = compiled.SecondProcess()
+    assert not any(second.may_make(function) for function in made)  # it was not started
+    second._process, second._started = SimpleNamespace(poll=lambda: None), time.monotonic()
+    assert all(second.may_make(function) for function in made)
+    assert not second.may_make(other.py_func)
 
 
 def test_another_design_compiles_nothing(warm):

@@ -47,6 +47,20 @@ def test_code_runs(page, tmp_path, monkeypatch):
         exec(compile("\n" * (line - 1) + code, str(page), "exec"), known)
 
 
+def test_the_page_on_tall_data_says_how_many_passes_its_example_takes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    files, fit = (code for code, _ in python_of(ROOT / "docs" / "tall-data.md")[:2])
+    for text in (
+        files + fit,
+        files.replace("600_000", "20_000").replace("trips", "few") + fit.replace("trips", "few"),
+    ):
+        exec(text, {})
+    (said,) = re.findall(r'print\(tree.attrs\["passes"\]\)  # (\d+)', fit)
+    passes = capsys.readouterr().out.split()
+    assert passes[0] == said == "4"
+    assert 8 <= int(passes[1]) <= 10  # "some nine passes" of few rows
+
+
 def test_figures_of_the_readme_are_those_of_the_comparison():
     text, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "comparison.md").read_text()
     section = text[text.index("| logistic regression, a million rows |") :].split("\n\n")[0]

@@ -151,6 +151,74 @@ def test_posteriors_that_no_number_holds(design, scale, weight, message):
         setup_of(model, threads=1).metric  # noqa: B018
 
 
+def test_counts_too_large_for_an_unknown_size_are_refused_at_once(design):
+    """Rounding would hide the size; up to the largest that is taken it does not: gamma amounts have the same shape."""
+    X, rng = design
+    y = np.round(1e11 * rng.beta(2.0, 5.0, N))
+    mode = setup_of(tb.Regression(X, y, FAMILIES.NegativeBinomial()), threads=1).mode.theta
+    np.testing.assert_allclose(
+        mode, setup_of(tb.Regression(X, y, FAMILIES.Gamma()), threads=1).mode.theta, atol=1e-4
+    )
+    y[3] = 2e11
+    with pytest.raises(
+        InputError, match=r"row 3 is 2e\+11 .* takes whole numbers from 0 to 1e\+11.*rounding hides.*Gamma"
+    ):
+        tb.Regression(X, y, FAMILIES.NegativeBinomial())
+    assert tb.Regression(X, y, FAMILIES.NegativeBinomial(2.0)).n == N
+
+
+SHAPE_UNBOUNDED = [
+    None,
+    tb.priors.LogNormal(0, 1),
+    tb.priors.InverseGamma(2, 1),
+    tb.priors.HalfCauchy(10),
+    tb.priors.HalfStudentT(3, 10),
+]
+
+
+@pytest.mark.parametrize("prior", SHAPE_UNBOUNDED)
+def test_amounts_that_are_fitted_exactly_name_the_shape(design, prior):
+    X, _ = design
+    model = tb.Regression(X, np.exp(X @ BETA), FAMILIES.Gamma(prior))
+    with pytest.raises(
+        NoModeError, match=r"fit the logs of \d+ responses exactly.*the shape rises.*HalfNormal"
+    ) as error:
+        setup_of(model, threads=1).mode  # noqa: B018
+    assert ("the default prior" if prior is None else repr(prior)) in str(error.value)
+
+
+@pytest.mark.parametrize("prior", [tb.priors.HalfNormal(10), tb.priors.Exponential(1)])
+def test_a_prior_that_bounds_the_shape_makes_do_with_an_exact_fit(design, prior):
+    X, _ = design
+    mode = setup_of(tb.Regression(X, np.exp(X @ BETA), FAMILIES.Gamma(prior)), threads=1).mode.theta
+    np.testing.assert_allclose(mode[:-1], BETA, atol=0.05)
+    assert np.exp(mode[-1]) > 10.0
+
+
+def test_a_scale_below_rounding_is_refused(design):
+    """A log-normal prior holds the scale of an exact fit at e^-n: of ten rows that can be drawn, of thirty not."""
+    X, _ = design
+    y = X @ BETA
+    family = FAMILIES.Gaussian(tb.priors.LogNormal(0, 1))
+    mode = setup_of(tb.Regression(X[:10], y[:10], family), threads=1).mode.theta
+    assert mode[-1] == pytest.approx(-10.0, abs=1e-6)
+    light = tb.Regression(X, y, family, weights=np.full(N, 10.0 / N))  # as much as ten rows
+    assert setup_of(light, threads=1).mode.theta[-1] == pytest.approx(-10.0, abs=1e-6)
+    with pytest.raises(NoModeError, match=r"LogNormal\(mean=0, sd=1\) with 500 rows leaves the scale below"):
+        setup_of(tb.Regression(X, y, family), threads=1).mode  # noqa: B018
+
+
+def test_zeros_alone_do_not_tell_which_zeros_they_are(design):
+    X, _ = design
+    with pytest.raises(InputError, match=r"y: every response with a weight is 0, .* Poisson"):
+        tb.Regression(X, np.zeros(N), FAMILIES.ZeroInflatedPoisson())
+    y = np.zeros(N)
+    y[0] = 3.0
+    with pytest.raises(InputError, match="every response with a weight is 0"):
+        tb.Regression(X, y, FAMILIES.ZeroInflatedPoisson(), weights=1.0 * (y == 0.0))
+    assert tb.Regression(X, y, FAMILIES.ZeroInflatedPoisson()).n == N
+
+
 def test_no_proper_prior_is_advised_where_there_is_one(design, monkeypatch):
     X, rng = design
     monkeypatch.setattr("tallbayes.setup.mode.LIMIT", 1)

@@ -339,6 +339,81 @@ def test_equal_rows_are_put_together(frame):
     assert tb.glm("y ~ x", frame, BERNOULLI).n == 400
 
 
+LEARNED = "y ~ bs(x, df=5) + scale(z) + poly(x, 2) + cs(z, df=4, constraints='center') + standardize(x) + m"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_learned_counts_rows_by_their_weights(frame, stream):
+    """Knots, means, scales and quantiles of weighted rows are those of the table that has each row so many times."""
+    heavy = frame.assign(w=np.where(frame["x"] > 0.5, 7, frame["m"]))
+    long = heavy.loc[heavy.index.repeat(heavy["w"])].reset_index(drop=True)
+    weighted = tb.glm(LEARNED, heavy, BERNOULLI, weights="w", collapse=False, stream=stream)
+    expanded = tb.glm(LEARNED, long, BERNOULLI, collapse=False)
+    X, _, weight, _ = whole(weighted.source)
+    np.testing.assert_allclose(np.repeat(X, weight.astype(int), axis=0), matrix(expanded), rtol=1e-10, atol=1e-12)
+    plain = tb.glm(LEARNED, frame, BERNOULLI, collapse=False)
+    assert not np.allclose(X, matrix(plain), atol=0.01)
+    for name, about in weighted.variables.items():
+        other = expanded.variables[name]
+        assert (about.mean, about.sd) == pytest.approx((other.mean, other.sd), rel=1e-12)
+        assert list(about.quantiles.values()) == pytest.approx(list(other.quantiles.values()), rel=1e-12)
+
+
+def test_weights_that_are_not_whole_or_very_large(frame, monkeypatch):
+    monkeypatch.setattr(surveys, "MOST_KEPT", 2**17)
+    formula = "y ~ bs(x, df=5) + scale(z)"
+    for factor in (0.1, 1e12):
+        weighted = tb.glm(formula, frame, BERNOULLI, weights=factor * frame["m"])
+        whole_numbers = tb.glm(formula, frame, BERNOULLI, weights="m")
+        np.testing.assert_allclose(matrix(weighted), matrix(whole_numbers), atol=2e-3)
+        assert weighted.variables["z"].sd == pytest.approx(whole_numbers.variables["z"].sd, rel=1e-10)
+
+
+def test_rows_of_no_weight_do_not_count_but_have_their_place(frame):
+    """A spline reaches to them; means and knots are those of the others."""
+    none = frame["x"].to_numpy() > 1.0
+    model = tb.glm("y ~ bs(x, df=4) + scale(z)", frame, BERNOULLI, weights=np.where(none, 0.0, 1.0))
+    states = model.recipe.design.states
+    assert states["scale(z)"]["center"] == pytest.approx(frame["z"][~none].mean(), rel=1e-12)
+    assert states["bs(x, df=4)"]["upper_bound"] == frame["x"].max()
+    assert states["bs(x, df=4)"]["knots"][4] == pytest.approx(frame["x"][~none].median(), abs=0.01)
+    assert model.variables["x"].mean == pytest.approx(frame["x"][~none].mean(), rel=1e-12)
+
+
+def test_learning_columns_beside_others_in_tall_tables(frame, monkeypatch):
+    """Of a column that is only described fewer rows are kept than of one that is learned from."""
+    formula = "y ~ scale(x) + I(x * z) + z"
+    expected = matrix(tb.glm(formula, frame, BERNOULLI))
+    monkeypatch.setattr(surveys, "MOST_DESCRIBED", 100)
+    assert np.array_equal(matrix(tb.glm(formula, frame, BERNOULLI)), expected)
+
+
+def test_messages_count_rows_of_the_data(frame):
+    """Not those that are left when equal ones are put together; numbers of rows are those of the data too."""
+    long = pd.concat([frame.assign(zero=frame["m"] - 1)] * 5, ignore_index=True)
+    model = tb.glm("y ~ g * h", long, BERNOULLI, weights="m")
+    assert (model.n, model.rows_given) == (12, 2000)
+    assert "rows    2,000, 6 coefficients" in repr(model)
+    assert tb.glm("y ~ g * h", long, BERNOULLI, collapse=False).rows_given == 2000
+    for formula, family, count, message in (
+        ("y ~ log(zero)", BERNOULLI, long["zero"] == 0, "in {count:,} rows of 2,000 that were tried"),
+        ("y ~ C(g, levels=['a', 'b'])", BERNOULLI, long["g"] == "c", "not seen, in {count:,} rows"),
+        ("m ~ g", BERNOULLI, long["m"] > 1, "y: row {first} is {value} \\({count} such rows\\)"),
+        ("zero ~ g", tb.families.Gamma(), long["zero"] == 0, "y: row {first} is 0 \\({count} such rows\\)"),
+    ):
+        first = int(np.flatnonzero(count)[0])
+        wanted = message.format(count=int(count.sum()), first=first, value=long["m"][first])
+        for weights in (None, "m"):
+            with pytest.raises(InputError, match=wanted):
+                tb.glm(formula, long, family, weights=weights)
+    with pytest.raises(InputError, match=r"not seen, in 2,000 rows: 'new'"):
+        whole(model.rows_of(setting={"g": "new"}))
+    with pytest.raises(InputError, match="or 12, since equal rows are put together"):
+        whole(model.rows_of(setting={"g": np.array(["a", "b"])}))
+    with pytest.raises(InputError, match="weights: every row has weight 0"):
+        tb.glm("y ~ g", long.assign(none=0.0), BERNOULLI, weights="none")
+
+
 # -- priors --
 
 
@@ -381,14 +456,61 @@ def test_rows_with_variables_set(frame):
     assert np.array_equal(whole(each)[0], expected)
 
 
-def test_a_spline_goes_on_where_rows_are_moved(frame):
-    """Slopes and contrasts need that at the ends of the data; new data beyond them are refused."""
+def test_a_spline_goes_on_where_rows_are_moved_for_a_slope(frame):
+    """Slopes need that at the ends of the data; what starts or is moved beyond them is refused."""
     model = tb.glm("y ~ bs(x, df=5) + cr(z, df=4)", frame, BERNOULLI)
-    X, *_ = whole(model.rows_of(setting={"x": Shift(1e-6), "z": Shift(1e-6)}))
+    step = Shift(1e-6, tiny=True)
+    X, *_ = whole(model.rows_of(setting={"x": step, "z": step}))
     np.testing.assert_allclose(X, matrix(model), atol=1e-4)
+    assert np.array_equal(whole(model.rows_of(setting={"x": Shift(0.0, tiny=True)}))[0], matrix(model))
     assert np.array_equal(whole(model.rows_of(setting={"x": Shift(0.0)}))[0], matrix(model))
-    further, *_ = whole(model.rows_of(setting={"x": Shift(0.5)}))
-    np.testing.assert_allclose(further[:, 1:6].sum(axis=1) <= 1.0 + 1e-9, True)
+    for setting in (Shift(0.5), Shift(1e-6), Shift(1e-6, start=9.0), Shift(1e-6, start=9.0, tiny=True), 9.0):
+        with pytest.raises(InputError, match="was made for values from"):
+            whole(model.rows_of(setting={"x": setting}))
+    low = float(frame["x"].min())
+    for formula in ("y ~ bs(x, df=5, extrapolation='clip')", "y ~ bs(x, 5, None, 3, False, None, None, 'clip')"):
+        clipped = tb.glm(formula, frame, BERNOULLI)
+        at_the_end, *_ = whole(clipped.rows_of(setting={"x": low}))
+        for setting in (low - 1.0, Shift(-1.0, start=low), Shift(-1e-6, start=low, tiny=True)):
+            assert np.array_equal(whole(clipped.rows_of(setting={"x": setting}))[0], at_the_end)
+
+
+@pytest.fixture(scope="module")
+def splined(frame):
+    """Return a model with splines, one of them of a function of its variable, and a result."""
+    model = tb.glm("y ~ bs(x, df=4) + bs(log(z), df=3)", frame, BERNOULLI)
+    return model, tb.sample(model, draws=50, chains=2, seed=1, progress=False)
+
+
+@pytest.mark.filterwarnings("ignore::tallbayes.errors.SlowMixingWarning")
+def test_slopes_and_contrasts_at_the_end_of_a_spline(frame, splined):
+    """They agree with predict: what it refuses they refuse, and a slope at the very end is one from within."""
+    model, tree = splined
+    for name in ("x", "z"):
+        low, high = float(frame[name].min()), float(frame[name].max())
+        ends = tb.slopes(tree, model, name, at={name: [low, high]})["estimate"].to_numpy()
+        step = 1e-6 * (high - low)
+        for slope, end, inner in ((ends[0], low, low + step), (ends[1], high, high - step)):
+            here, there = tb.predict(tree, model, at={name: [end, inner]}, average=True)["estimate"]
+            assert slope == pytest.approx((there - here) / (inner - end), rel=1e-3)
+        assert np.isfinite(tb.slopes(tree, model, name)["estimate"]).all()
+        new = frame.drop(columns=name)
+        assert np.allclose(tb.slopes(tree, None, name, at={name: [low, high]}, new_data=new)["estimate"], ends)
+        with pytest.raises(InputError, match=rf"^comparisons: '{name}', \+1, leaves in some rows .*'iqr'"):
+            tb.comparisons(tree, model, name)
+        assert np.isfinite(tb.comparisons(tree, model, {name: (low, high)})["estimate"]).all()
+        assert np.isfinite(tb.comparisons(tree, model, {name: "iqr"})["estimate"]).all()
+        with pytest.raises(InputError, match=r"comparisons: .* 100 - 0, leaves"):
+            tb.comparisons(tree, model, {name: (0.0, 100.0)})
+        for ask in (tb.predict, lambda *args, name=name, **at: tb.slopes(*args, name, **at)):
+            with pytest.raises(InputError, match=r"^formula: 'bs\(.* was made for values from .*; .* lies beyond"):
+                ask(tree, model, at={name: high + 1.0})
+            with pytest.raises(InputError, match="was made for values from"):
+                ask(tree, None, new_data=frame.assign(**{name: high + 1.0}))
+    with pytest.raises(InputError, match="slopes: at has 'much' for 'x'; expected a number"):
+        tb.slopes(tree, model, "x", at={"x": "much"})
+    with pytest.raises(InputError, match="new_data has no column 'x'"):
+        tb.slopes(tree, None, "x", new_data=frame.drop(columns="x"))
 
 
 def test_new_rows_with_an_offset(frame):
@@ -608,16 +730,23 @@ NEW = {
     ),
     "set to an unseen level": (lambda m, f: m.rows_of(setting={"g": "new"}), "has 1 level that"),
     "no column": (lambda m, f: m.rows_of(f.drop(columns="g")), "new_data has no column 'g'"),
-    "missing": (lambda m, f: m.rows_of(holes(f)), "new_data: values are missing in 3 of 400"),
+    "missing": (
+        lambda m, f: m.rows_of(holes(f)),
+        "new_data: values are missing in 3 of 400 .*Drop these rows first .*--unusable drop",
+    ),
     "labels for numbers": (
         lambda m, f: m.rows_of(f.assign(x="a")),
         "'x' holds labels; the model was",
     ),
     "numbers for labels": (lambda m, f: m.rows_of(f.assign(g=1.0)), "'g' holds numbers; .* labels such as 'a'"),
-    "beyond the knots": (lambda m, f: m.rows_of(f.assign(x=100.0)), "beyond upper and/or lower bounds"),
+    "beyond the knots": (
+        lambda m, f: m.rows_of(f.assign(x=100.0)),
+        "was made for values from .* to .*; 100 lies beyond them",
+    ),
     "setting of nothing": (lambda m, f: m.rows_of(setting={"q": 1}), "'q' is not a variable of the model"),
     "shift of labels": (lambda m, f: m.rows_of(setting={"g": Shift(1.0)}), "an amount cannot be added"),
     "setting of a shape": (lambda m, f: m.rows_of(setting={"x": np.zeros(3)}), "expected one value, or 400"),
+    "setting of infinity": (lambda m, f: m.rows_of(setting={"x": np.inf}), "'x' is inf; expected finite numbers"),
     "setting of text": (lambda m, f: m.rows_of(setting={"x": "a"}), "expected a number"),
     "offset of own rows": (lambda m, f: m.rows_of(offset=1.0), "without new_data"),
     "response unseen": (lambda m, f: m.rows_of(f.assign(t="maybe")), "the response 't' has a level"),

@@ -1,11 +1,13 @@
 """The command `tallbayes`."""
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tallbayes.cli.fitting import explain, fit
+from tallbayes.cli.fitting import INTERRUPTED, explain, fit
 from tallbayes.cli.results import diagnose, predict, report, summary
 from tallbayes.errors import TallbayesError
 
@@ -38,15 +40,26 @@ def _commands(
     """
 
 
-app.command()(fit)
-app.command()(explain)
-app.command()(summary)
-app.command()(diagnose)
-app.command()(predict)
-app.command()(report)
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a command of a function; one that is interrupted says so, and has the exit code that shells know."""
+
+    @wraps(function)
+    def interruptible(*given: Any, **named: Any) -> None:
+        try:
+            function(*given, **named)
+        except KeyboardInterrupt:
+            typer.echo(f"tallbayes: {function.__name__} was interrupted; nothing was kept.", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+    app.command()(interruptible)
+    return function
 
 
-@app.command()
+for _function in (fit, explain, summary, diagnose, predict, report):
+    _command(_function)
+
+
+@_command
 def demo(
     rows: Annotated[int, typer.Option(min=1000, help="Rows of the data it makes.")] = 1_000_000,
     draws: Annotated[int, typer.Option(min=10, help="Draws to keep from each of four chains.")] = 25_000,
@@ -61,7 +74,7 @@ def demo(
     run_demo(Console(highlight=False), rows=rows, draws=draws, seed=seed, out=out)
 
 
-@app.command()
+@_command
 def warmup(
     family: Annotated[
         list[str] | None,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tallbayes.checks import counted
 from tallbayes.cli.options import family_of, free_path, known_families, plain, prior_of
 from tallbayes.errors import InputError
 
@@ -43,6 +44,10 @@ Chains = Annotated[int, typer.Option(min=1, help="Number of chains.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use.", show_default="every core")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing on standard error but errors.")]
+
+
+INTERRUPTED = 130
+"""Exit code of a command that was interrupted, as shells have it: 128 and the number of the signal."""
 
 
 def fit(
@@ -93,6 +98,9 @@ def fit(
         save(tree, out, overwrite=overwrite)
         _tell(f"tallbayes: the result is in {out}", quiet)
     typer.echo(_as_json(model, tree, table, out) if as_json else _as_text(model, tree, table))
+    if tree.attrs["interrupted"]:
+        _say_interrupted(tree, draws, out)
+        raise typer.Exit(INTERRUPTED)
 
 
 def explain(
@@ -147,7 +155,7 @@ def _model(
 def _as_json(model: Any, tree: Any, table: Any, out: Path | None) -> str:
     about = {
         "formula": model.formula,
-        "rows": model.n,
+        "rows": model.rows_given,
         "out": None if out is None else str(out),
         "setup_seconds": tree.attrs["setup_seconds"],
         "sampling_seconds": tree.attrs["sampling_seconds"],
@@ -162,9 +170,21 @@ def _as_json(model: Any, tree: Any, table: Any, out: Path | None) -> str:
 
 def _as_text(model: Any, tree: Any, table: Any) -> str:
     touched = tree["sample_stats"]["rows_touched"]
+    different = "" if model.n == model.rows_given else " different"
     return (
         f"{table}\n\nset-up {tree.attrs['setup_seconds']:.1f} s, sampling {tree.attrs['sampling_seconds']:.1f} s; "
-        f"{int(touched.sum()):,} rows touched for {touched.size:,} draws, of {model.n:,} rows"
+        f"{int(touched.sum()):,} rows touched for {touched.size:,} draws, of {model.n:,}{different} rows"
+    )
+
+
+def _say_interrupted(tree: Any, draws: int, out: Path | None) -> None:
+    """Say how many draws there are, and where; a run that is quiet says it too."""
+    sizes = tree["posterior"].sizes
+    where = "lost, since no --out was given" if out is None else f"in {out}"
+    typer.echo(
+        f"tallbayes: fit was interrupted: {sizes['draw']:,} of {counted(draws, 'draw')} of each of "
+        f"{counted(sizes['chain'], 'chain')} were made, and are {where}.",
+        err=True,
     )
 
 

@@ -21,7 +21,8 @@ from tallbayes.factors.check import check_rows
 from tallbayes.factors.rows import FactorRows, around
 from tallbayes.models.base import Model
 from tallbayes.models.predictors import Identity
-from tallbayes.priors import Each, Prior, WeaklyInformative, each
+from tallbayes.priors import Prior, WeaklyInformative
+from tallbayes.priors.coefficients import Each, each
 from tallbayes.sources.arrays import ArraySource, frequency_weights, numeric, per_row, writable_view
 from tallbayes.sources.profile import refuse_infinite
 

@@ -14,17 +14,16 @@ least value, 0, at s = 0 (`families/atoms.py`).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tallbayes.compiled import ByAddress, compiled
-from tallbayes.families.atoms import along, expansion, node, node_count, put_bounds, put_jets, table_of
+from tallbayes.families.atoms import AtomRows, along, expansion, node, node_count, put_bounds, put_jets, table_of
 from tallbayes.families.base import Vector
 from tallbayes.families.elementary import exp
-from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, RowsByAddress
+from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions
 
 LOG_ROOT = 0.9189385332046728
 """Of 2 pi."""
@@ -188,7 +187,7 @@ FUNCTIONS = RowFunctions(ByAddress(JETS, _jets), ByAddress(BOUNDS, _bounds), ByA
 
 
 @dataclass(frozen=True, eq=False)
-class AmountRows(RowsByAddress):
+class AmountRows(AtomRows):
     """Rows of positive amounts with an unknown shape."""
 
     @property
@@ -196,29 +195,10 @@ class AmountRows(RowsByAddress):
         """The functions."""
         return FUNCTIONS
 
-    @property
-    def parameters(self) -> Vector:
-        """None."""
-        return np.zeros(1)
-
-    def extremes(self, m: int) -> Any:
-        """Return nothing: ranges are those of the atoms."""
-        return np.zeros((1, 1))
-
-    def rounding(
-        self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
-    ) -> tuple[float, Callable[[Vector], float]]:
-        """Return how far rounding can be off in a row's two remainders, and how errors of its predictors count."""
-        log, size = math.log(float(response[0])), 0.0
-        s = float(eta[0]) - log
-        for move in (old, new):
-            step, turn = abs(float(move[0])), abs(float(move[1]))
-            a, largest = exp(float(eta[1]) + turn), exp(abs(s) + step)
-            reach = 2.0 + abs(float(eta[0])) + abs(log) + abs(float(eta[1])) + step + turn
-            size += (1.0 + a) * largest * reach
-            size += sum((1.0 + a * largest) * (step + turn) ** m for m in range(1, order + 1))
-
-        def per_predictor(products: Vector) -> float:
-            return 2.0 * (order + 2) * float(np.sum(products))
-
-        return 64.0 * float(np.finfo(np.float64).eps) * size, per_predictor
+    def terms(self, response: Vector, eta: Vector, step: float, turn: float, order: int) -> float:
+        """Return the size of what a remainder is the sum of, where predictors move by so much."""
+        log = math.log(float(response[0]))
+        a, largest = exp(float(eta[1]) + turn), exp(abs(float(eta[0]) - log) + step)
+        reach = 2.0 + abs(float(eta[0])) + abs(log) + abs(float(eta[1])) + step + turn
+        powers = sum((1.0 + a * largest) * (step + turn) ** m for m in range(1, order + 1))
+        return (1.0 + a) * largest * reach + powers

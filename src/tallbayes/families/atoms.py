@@ -7,6 +7,8 @@ gives numbers between which the derivative lies. These are wider than its range 
 """
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ from tallbayes.families.remainder import (
     MANY_WEIGHTS,
     NEAR,
 )
+from tallbayes.families.rows import RowsByAddress
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -189,3 +192,36 @@ def node(k: int, q: int, nodes: int) -> tuple[float, float]:
     if nodes == FEW:
         return FEW_NODES[k, q], FEW_WEIGHTS[k, q]
     return MANY_NODES[k, q], MANY_WEIGHTS[k, q]
+
+
+class AtomRows(RowsByAddress):
+    """Rows of two predictors whose derivatives are made of atoms: ranges need no extremes, and rounding is of terms."""
+
+    @property
+    def parameters(self) -> Vector:
+        """None."""
+        return np.zeros(1)
+
+    def extremes(self, m: int) -> Matrix:
+        """Return nothing: ranges are those of the atoms."""
+        return np.zeros((1, 1))
+
+    @abstractmethod
+    def terms(self, response: Vector, eta: Vector, step: float, turn: float, order: int) -> float:
+        """Return the size of what a remainder is the sum of, where predictors move by so much."""
+
+    def steepness(self, eta: Vector) -> float:
+        """Return how fast derivatives change with the predictors, relative to themselves."""
+        return 2.0
+
+    def rounding(
+        self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
+    ) -> tuple[float, Callable[[Vector], float]]:
+        """Return how far rounding can be off in a row's two remainders, and how errors of its predictors count."""
+        steps = [(abs(float(move[0])), abs(float(move[1]))) for move in (old, new)]
+        size = sum(self.terms(response, eta, step, turn, order) for step, turn in steps)
+
+        def per_predictor(products: Vector) -> float:
+            return (order + 2) * float(np.sum(products)) * self.steepness(eta)
+
+        return 64.0 * float(np.finfo(np.float64).eps) * size, per_predictor

@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 from tallbayes.errors import CertificationError
 from tallbayes.families.formula import heads, load_sympy, simplified
 from tallbayes.families.intervals import (
-    PRECISION,
     Interval,
     add,
     interval,
-    load_flint,
     multiply,
     number,
+    precisely,
     tape,
     whole,
 )
@@ -186,6 +185,11 @@ class Prover:
                 far = [_tail_form(tape(e, {t: "t", u: "u"}, values)) for e in others if e is not None]
                 self.tails[side].append(straight + far)
 
+    def enclosure(self, j: int, at: float) -> tuple[float, float]:
+        """Return two numbers between which the function of number j lies at a point."""
+        ranges = [form(interval(at, at)) for form in self.near[j][: self.forms]]
+        return max(float(r.lo) for r in ranges), min(float(r.hi) for r in ranges)
+
     def sign(self, j: int, x: Interval, forms: list[Form]) -> int:
         """Return 1 or -1 if the j-th derivative is proved not to change sign on x, else 0."""
         if self.zero[j - 1]:
@@ -293,10 +297,7 @@ def certify(g: Any, t: Any, values: dict[str, float], name: str) -> Certificate:
     CertificationError
         If extremes cannot be isolated on the range where they matter.
     """
-    flint = load_flint()
-    before = flint.ctx.prec
-    flint.ctx.prec = PRECISION
-    try:
+    with precisely():
         prover = _prover(g, t, tuple(values.items()))
         ends = {side: proved_tail(prover, side) for side in (1, -1)}
         critical, convex = {}, False
@@ -304,8 +305,6 @@ def certify(g: Any, t: Any, values: dict[str, float], name: str) -> Certificate:
             critical[m], signs = sign_changes(prover, m + 1, ends[-1], ends[1], name)
             convex = signs == {1} if m == 1 else convex
         left, right = (_limits(prover, side, ends[side]) for side in (-1, 1))
-    finally:
-        flint.ctx.prec = before
     low = -math.inf if any(ends[-1].signs) else -ends[-1].start
     high = math.inf if any(ends[1].signs) else ends[1].start
     return Certificate(critical, low, high, left, right, convex, max(ends[-1].start, ends[1].start))
@@ -323,16 +322,8 @@ def exact_jet(g: Any, t: Any, values: dict[str, float]) -> Callable[[float], lis
     prover = _prover(g, t, tuple(values.items()))
 
     def evaluate(at: float) -> list[tuple[float, float]]:
-        flint = load_flint()
-        before, flint.ctx.prec = flint.ctx.prec, PRECISION
-        try:
-            found = []
-            for j in range(4):
-                ranges = [form(interval(at, at)) for form in prover.near[j][: prover.forms]]
-                found.append((max(float(r.lo) for r in ranges), min(float(r.hi) for r in ranges)))
-            return found
-        finally:
-            flint.ctx.prec = before
+        with precisely():
+            return [prover.enclosure(j, at) for j in range(4)]
 
     return evaluate
 

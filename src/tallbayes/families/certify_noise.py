@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tallbayes.errors import CertificationError
 from tallbayes.families.certify import PATIENCE, Prover, Tail, half_line, proved_tail, sign_changes, tidy
 from tallbayes.families.formula import load_sympy
-from tallbayes.families.intervals import PRECISION, Interval, interval, load_flint
+from tallbayes.families.intervals import interval, precisely
 
 NEAR, FARTHEST = 64.0, 2.0**40
 """Where intervals that double begin, and end."""
@@ -79,11 +79,8 @@ def certify_mixed(g: Any, t: Any, values: dict[str, float], name: str) -> MixedC
     CertificationError
         If extremes cannot be isolated, or the integral is not proved to be finite.
     """
-    flint = load_flint()
-    before = flint.ctx.prec
-    flint.ctx.prec = PRECISION
     until = time.monotonic() + PATIENCE
-    try:
+    with precisely():
         found = mixed_derivatives(g, t)
         _refuse_improper(found[0, 1][0], t, values, name)
         critical, low, high = {}, -float("inf"), float("inf")
@@ -94,8 +91,6 @@ def certify_mixed(g: Any, t: Any, values: dict[str, float], name: str) -> MixedC
             critical[f"{a}{b}"], _ = sign_changes(prover, 2, left, right, what, until=until, unit=NEAR)
             low = low if left.signs[0] else max(low, -left.start)
             high = high if right.signs[0] else min(high, right.start)
-    finally:
-        flint.ctx.prec = before
     return MixedCertificate(critical, low, high)
 
 
@@ -147,13 +142,7 @@ def exact_mixed(g: Any, t: Any, values: dict[str, float]) -> Exact:
     provers = {key: Prover(forms[:2], t, values) for key, forms in mixed_derivatives(g, t).items()}
 
     def evaluate(at: float, a: int, b: int) -> tuple[float, float]:
-        flint = load_flint()
-        before, flint.ctx.prec = flint.ctx.prec, PRECISION
-        try:
-            prover = provers[a, b]
-            ranges: list[Interval] = [form(interval(at, at)) for form in prover.near[0][: prover.forms]]
-            return max(float(r.lo) for r in ranges), min(float(r.hi) for r in ranges)
-        finally:
-            flint.ctx.prec = before
+        with precisely():
+            return provers[a, b].enclosure(0, at)
 
     return evaluate

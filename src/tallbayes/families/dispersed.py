@@ -13,17 +13,16 @@ and Maclaurin): both to a few units of rounding, far less than what ranges are w
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tallbayes.compiled import ByAddress, compiled
-from tallbayes.families.atoms import along, expansion, node, node_count, put_bounds, put_jets, table_of
+from tallbayes.families.atoms import AtomRows, along, expansion, node, node_count, put_bounds, put_jets, table_of
 from tallbayes.families.base import Vector
 from tallbayes.families.elementary import exp, expit, softplus
-from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, RowsByAddress
+from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions
 
 COUNT = 9
 SUMS = 5
@@ -198,7 +197,7 @@ FUNCTIONS = RowFunctions(ByAddress(JETS, _jets), ByAddress(BOUNDS, _bounds), ByA
 
 
 @dataclass(frozen=True, eq=False)
-class DispersedRows(RowsByAddress):
+class DispersedRows(AtomRows):
     """Rows of counts with an unknown size."""
 
     @property
@@ -206,28 +205,9 @@ class DispersedRows(RowsByAddress):
         """The functions."""
         return FUNCTIONS
 
-    @property
-    def parameters(self) -> Vector:
-        """None."""
-        return np.zeros(1)
-
-    def extremes(self, m: int) -> Any:
-        """Return nothing: ranges are those of the atoms."""
-        return np.zeros((1, 1))
-
-    def rounding(
-        self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
-    ) -> tuple[float, Callable[[Vector], float]]:
-        """Return how far rounding can be off in a row's two remainders, and how errors of its predictors count."""
-        y, size = float(response[0]), 0.0
-        for move in (old, new):
-            step, turn = abs(float(move[0])), abs(float(move[1]))
-            f = math.exp(float(eta[1]) + turn)
-            reach = 2.0 + abs(float(eta[0])) + abs(float(eta[1])) + step + turn
-            size += (2.0 * y + f) * reach * (2.0 + math.log1p(y))
-            size += sum((2.0 * y + f) * reach * (step + turn) ** m for m in range(1, order + 1))
-
-        def per_predictor(products: Vector) -> float:
-            return 2.0 * (order + 2) * float(np.sum(products))
-
-        return 64.0 * float(np.finfo(np.float64).eps) * size, per_predictor
+    def terms(self, response: Vector, eta: Vector, step: float, turn: float, order: int) -> float:
+        """Return the size of what a remainder is the sum of, where predictors move by so much."""
+        y, f = float(response[0]), math.exp(float(eta[1]) + turn)
+        reach = 2.0 + abs(float(eta[0])) + abs(float(eta[1])) + step + turn
+        powers = sum((step + turn) ** m for m in range(1, order + 1))
+        return (2.0 * y + f) * reach * (2.0 + math.log1p(y) + powers)

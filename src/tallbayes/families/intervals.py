@@ -4,7 +4,8 @@ Ends may be infinite: a set then holds arbitrarily large numbers, but never infi
 unbounded set is 0. What Arb cannot enclose (NaN) becomes the whole line, which proves nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -25,6 +26,17 @@ def load_flint() -> Any:
             "tb.families.custom needs SymPy and python-flint: pip install 'tallbayes[custom]'"
         ) from None
     return flint
+
+
+@contextmanager
+def precisely() -> Iterator[None]:
+    """Compute with so many bits within a block."""
+    context = load_flint().ctx
+    before, context.prec = context.prec, PRECISION
+    try:
+        yield
+    finally:
+        context.prec = before
 
 
 class Interval(NamedTuple):

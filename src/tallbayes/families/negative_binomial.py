@@ -32,6 +32,10 @@ def coefficients(curve: Any, y: Any) -> Any:
 register_curve(DispersedCurve, CurveFunctions(bernoulli.potential, bernoulli.jet, coefficients))
 
 
+MOST = 1e11
+"""Larger counts of an unknown size are refused: rounding hides what they say of it."""
+
+
 @dataclass(frozen=True)
 class NegativeBinomial(CountResponse, LogMean):
     """Counts with mean exp(eta) and variance mean + mean^2 / size.
@@ -40,7 +44,8 @@ class NegativeBinomial(CountResponse, LogMean):
     ----------
     size : float or prior or None
         Size (inverse overdispersion): a number if it is known. Unknown by default, with the prior
-        ``InverseGamma(0.4, 0.3, of="value")``; or unknown with a prior, e.g. ``tb.priors.Exponential(1)``.
+        ``InverseGamma(0.4, 0.3, of="value")``; or unknown with a prior, e.g. ``tb.priors.Exponential(1)``. Counts of
+        an unknown size may be up to 1e11.
     """
 
     size: Any = None
@@ -49,6 +54,20 @@ class NegativeBinomial(CountResponse, LogMean):
 
     def __post_init__(self) -> None:
         self.check_second()
+
+    def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
+        """Return which responses are not counts, or are too large for an unknown size."""
+        return super().unsupported(y, first) | (y > (math.inf if self.known else MOST))
+
+    @property
+    def support(self) -> str:
+        """Counts, of an unknown size not too large ones."""
+        if self.known:
+            return super().support
+        return (
+            f"whole numbers from 0 to {MOST:g}, where the size is unknown. Of larger counts rounding hides it: give "
+            "the size, or use tb.families.Gamma(), which such counts follow to many digits"
+        )
 
     @property
     def joint_rows(self) -> DispersedRows:

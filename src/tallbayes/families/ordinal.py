@@ -25,6 +25,7 @@ from tallbayes.errors import InputError
 from tallbayes.families.base import Family, Vector
 from tallbayes.families.bernoulli import Bernoulli, Softplus
 from tallbayes.families.curve import jet, potential
+from tallbayes.families.levels import LevelRows
 from tallbayes.families.ordinal_probit import ProbitLevelRows
 from tallbayes.families.ranges import derivative_range
 from tallbayes.families.remainder import (
@@ -40,7 +41,7 @@ from tallbayes.families.remainder import (
     remainder_rounding,
 )
 from tallbayes.families.responses import drawn_class
-from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, RowsByAddress
+from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions
 from tallbayes.families.structure import Line, Output, Structure
 
 Matrix = NDArray[np.float64]
@@ -169,54 +170,31 @@ FUNCTIONS = RowFunctions(ByAddress(JETS, _jets), ByAddress(BOUNDS, _bounds), ByA
 
 
 @dataclass(frozen=True, eq=False)
-class OrdinalRows(RowsByAddress):
-    """Rows of ordered levels.
-
-    Parameters
-    ----------
-    levels : int
-        How many levels there are.
-    """
-
-    levels: int
-    sums = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
+class OrdinalRows(LevelRows):
+    """Rows of ordered levels with a logit link."""
 
     @property
     def functions(self) -> RowFunctions:
         """The same for any number of levels."""
         return FUNCTIONS
 
-    @property
-    def parameters(self) -> Vector:
-        """The number of levels."""
-        return np.array([float(self.levels)])
-
     def extremes(self, m: int) -> Matrix:
         """Return those of the logistic curve."""
         return _logistic_extremes(m)
 
-    def rounding(
-        self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
-    ) -> tuple[float, Callable[[Vector], float]]:
-        """Return how far rounding can be off in a row's two remainders, and how errors of its predictors count."""
-        curve, level, own = Softplus(math.pi), int(response[0]), 0.0
-        inside = 0 < level < self.levels - 1
-        apart = float(eta[0] - eta[1]) if inside else 1.0
-        for move in (old, new):
-            own += remainder_rounding(curve, -float(eta[0]), -float(move[0]), 0.0)
-            own += remainder_rounding(curve, float(eta[1]), float(move[1]), 0.0)
-            if inside:
-                step = abs(float(move[0] - move[1]))
-                size = abs(gap(apart, 0)) + abs(gap(max(apart - step, 1e-300), 0))
-                size += sum(abs(gap(apart, m)) * step**m / math.factorial(m) for m in range(1, order + 1))
-                # The difference of two predictors is off by as much as they are.
-                size += abs(gap(max(apart - step, 1e-300), 1)) * (abs(float(eta[0])) + abs(float(eta[1])) + step)
-                own += 16.0 * float(np.finfo(np.float64).eps) * size
-
-        def per_predictor(products: Vector) -> float:
-            return (order + 2) * float(np.sum(products)) * (1.0 + (1.0 / apart if apart > 0.0 else math.inf))
-
-        return own, per_predictor
+    def rounded(self, level: int, eta: Vector, move: Vector, apart: float, order: int) -> float:
+        """Return how far rounding can be off in a remainder; of a level between others, with its cuts so far apart."""
+        curve = Softplus(math.pi)
+        own = remainder_rounding(curve, -float(eta[0]), -float(move[0]), 0.0)
+        own += remainder_rounding(curve, float(eta[1]), float(move[1]), 0.0)
+        if self.inside(level):
+            step = abs(float(move[0] - move[1]))
+            size = abs(gap(apart, 0)) + abs(gap(max(apart - step, 1e-300), 0))
+            size += sum(abs(gap(apart, m)) * step**m / math.factorial(m) for m in range(1, order + 1))
+            # The difference of two predictors is off by as much as they are.
+            size += abs(gap(max(apart - step, 1e-300), 1)) * (abs(float(eta[0])) + abs(float(eta[1])) + step)
+            own += 16.0 * float(np.finfo(np.float64).eps) * size
+        return own
 
 
 @cache

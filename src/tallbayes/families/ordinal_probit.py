@@ -20,7 +20,6 @@ means, or their difference.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -32,10 +31,11 @@ from tallbayes.families.atoms import along, expansion, mixed_value, node, node_c
 from tallbayes.families.base import Matrix, Vector
 from tallbayes.families.bernoulli import Bernoulli
 from tallbayes.families.curve import jet, potential
+from tallbayes.families.levels import LevelRows
 from tallbayes.families.probit import ProbitCurve
 from tallbayes.families.ranges import derivative_range
 from tallbayes.families.remainder import remainder, remainder_rounding
-from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, RowsByAddress
+from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions
 
 MOMENTS = 8
 COUNT = 3 + MOMENTS
@@ -252,57 +252,30 @@ FUNCTIONS = RowFunctions(ByAddress(JETS, _jets), ByAddress(BOUNDS, _bounds), ByA
 
 
 @dataclass(frozen=True, eq=False)
-class ProbitLevelRows(RowsByAddress):
-    """Rows of ordered levels with a probit link.
-
-    Parameters
-    ----------
-    levels : int
-        How many levels there are.
-    """
-
-    levels: int
-    sums = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
+class ProbitLevelRows(LevelRows):
+    """Rows of ordered levels with a probit link."""
 
     @property
     def functions(self) -> RowFunctions:
         """The same for any number of levels."""
         return FUNCTIONS
 
-    @property
-    def parameters(self) -> Vector:
-        """The number of levels."""
-        return np.array([float(self.levels)])
-
     def extremes(self, m: int) -> Matrix:
         """Return those of the probit's curve."""
         return _probit_extremes(m)
 
-    def rounding(
-        self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
-    ) -> tuple[float, Callable[[Vector], float]]:
-        """Return how far rounding can be off in a row's two remainders, and how errors of its predictors count."""
-        level, own, apart = int(response[0]), 0.0, 1.0
-        if 0 < level < self.levels - 1:
-            apart = float(eta[0] - eta[1])
-        for move in (old, new):
-            if level == 0:
-                own += remainder_rounding(ProbitCurve(), -float(eta[0]), -float(move[0]), 0.0)
-            elif level == self.levels - 1:
-                own += remainder_rounding(ProbitCurve(), float(eta[1]), float(move[1]), 0.0)
-            else:
-                step = max(abs(float(move[0])), abs(float(move[1])))
-                far = 2.0 + abs(float(eta[0])) + abs(float(eta[1])) + 2.0 * step
-                least = max(min(apart, apart + float(move[0] - move[1])), 1e-300)
-                steep = far + 1.0 / least
-                size = far * far + abs(math.log(least)) + steep * far
-                size += sum((2.0 * steep * step) ** m for m in range(1, order + 1))
-                own += 64.0 * float(np.finfo(np.float64).eps) * size
-
-        def per_predictor(products: Vector) -> float:
-            return (order + 2) * float(np.sum(products)) * (1.0 + (1.0 / apart if apart > 0.0 else math.inf))
-
-        return own, per_predictor
+    def rounded(self, level: int, eta: Vector, move: Vector, apart: float, order: int) -> float:
+        """Return how far rounding can be off in a remainder; of a level between others, with its cuts so far apart."""
+        if not self.inside(level):
+            sign, j = (-1.0, 0) if level == 0 else (1.0, 1)
+            return remainder_rounding(ProbitCurve(), sign * float(eta[j]), sign * float(move[j]), 0.0)
+        step = max(abs(float(move[0])), abs(float(move[1])))
+        far = 2.0 + abs(float(eta[0])) + abs(float(eta[1])) + 2.0 * step
+        least = max(min(apart, apart + float(move[0] - move[1])), 1e-300)
+        steep = far + 1.0 / least
+        size = far * far + abs(math.log(least)) + steep * far
+        size += sum((2.0 * steep * step) ** m for m in range(1, order + 1))
+        return 64.0 * float(np.finfo(np.float64).eps) * size
 
 
 @cache

@@ -11,7 +11,6 @@ Derivatives are polynomials in l, c, s, k and y (`families/atoms.py`).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import ByAddress, compiled
-from tallbayes.families.atoms import along, expansion, node, node_count, put_bounds, put_jets, table_of
+from tallbayes.errors import InputError
+from tallbayes.families.atoms import AtomRows, along, expansion, node, node_count, put_bounds, put_jets, table_of
 from tallbayes.families.base import Vector
 from tallbayes.families.elementary import bose, expit, log1mexp, softplus
 from tallbayes.families.responses import CountResponse, poisson
-from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions, RowsByAddress
+from tallbayes.families.rows import BOUNDS, JETS, REMAINDERS, RowFunctions
 from tallbayes.families.structure import Structure, location_and_second
 
 ATOMS = "y l c s k"
@@ -131,7 +131,7 @@ FUNCTIONS = RowFunctions(ByAddress(JETS, _jets), ByAddress(BOUNDS, _bounds), ByA
 
 
 @dataclass(frozen=True, eq=False)
-class ZeroRows(RowsByAddress):
+class ZeroRows(AtomRows):
     """Rows of counts with zeros of their own.
 
     Parameters
@@ -152,25 +152,15 @@ class ZeroRows(RowsByAddress):
         """The kind."""
         return np.array([self.kind])
 
-    def extremes(self, m: int) -> Any:
-        """Return nothing: ranges are those of the atoms."""
-        return np.zeros((1, 1))
+    def terms(self, response: Vector, eta: Vector, step: float, turn: float, order: int) -> float:
+        """Return the size of what a remainder is the sum of, where predictors move by so much."""
+        y, mean = float(response[0]), math.exp(min(float(eta[0]) + step, 700.0))
+        powers = sum((mean * (step + turn) + turn + y * step) ** m for m in range(1, order + 1))
+        return (mean + y) * (2.0 + abs(float(eta[0])) + step) + 2.0 * (1.0 + abs(float(eta[1])) + turn) + powers
 
-    def rounding(
-        self, response: Vector, eta: Vector, old: Vector, new: Vector, order: int
-    ) -> tuple[float, Callable[[Vector], float]]:
-        """Return how far rounding can be off in a row's two remainders, and how errors of its predictors count."""
-        y, size = float(response[0]), 0.0
-        for move in (old, new):
-            step, turn = abs(float(move[0])), abs(float(move[1]))
-            mean = math.exp(min(float(eta[0]) + step, 700.0))
-            size += (mean + y) * (2.0 + abs(float(eta[0])) + step) + 2.0 * (1.0 + abs(float(eta[1])) + turn)
-            size += sum((mean * (step + turn) + turn + y * step) ** m for m in range(1, order + 1))
-
-        def per_predictor(products: Vector) -> float:
-            return (order + 2) * float(np.sum(products)) * (1.0 + math.exp(min(float(eta[0]), 700.0)))
-
-        return 64.0 * float(np.finfo(np.float64).eps) * size, per_predictor
+    def steepness(self, eta: Vector) -> float:
+        """Return how fast derivatives change with the predictors, relative to themselves."""
+        return 1.0 + math.exp(min(float(eta[0]), 700.0))
 
 
 class _WithZeros(CountResponse):
@@ -249,6 +239,15 @@ class ZeroInflatedPoisson(_WithZeros):
 
     zeros: Any = None
     _kind = INFLATED
+
+    def for_responses(self, y: Vector | None) -> "ZeroInflatedPoisson":
+        """Return the family itself; raise if every response is 0, as far as that can be seen."""
+        if y is not None and not np.any(y):
+            raise InputError(
+                "y: every response with a weight is 0, so nothing tells the zeros of the Poisson from the others. Use "
+                "tb.families.Poisson(), whose mean is then near 0, or tb.families.Bernoulli() for zero or not."
+            )
+        return self
 
 
 @dataclass(frozen=True)

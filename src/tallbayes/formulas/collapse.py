@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.formulas.columns import Labels, Value, codes_of, in_order, levels_of, load
+from tallbayes.formulas.recipe import Together
 from tallbayes.formulas.tables import one_batch
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Collapsed(NamedTuple):
     """A table of the different rows, in an order that does not depend on that of all rows, and their weights."""
 
     table: "pa.Table"
-    weights: Vector
+    together: Together
 
 
 def collapse(
@@ -61,7 +62,10 @@ def collapse(
         return None
     names = [name for name in grouped.column_names if name.startswith("k")]
     grouped = grouped.sort_by([(name, "ascending") for name in names])
-    return Collapsed(table.take(grouped["row_min"]), np.asarray(grouped["weight_sum"].to_numpy(), dtype=np.float64))
+    weights, times = (
+        np.asarray(grouped[name].to_numpy(), dtype=np.float64) for name in ("weight_sum", "row_count")
+    )
+    return Collapsed(table.take(grouped["row_min"]), Together(weights, times))
 
 
 def _grouped(
@@ -79,7 +83,8 @@ def _grouped(
     names = list(columns)
     columns["row"] = pa.array(np.arange(n))
     columns["weight"] = pa.array(np.ones(n) if weights is None else weights)
-    return pa.table(columns).group_by(names, use_threads=False).aggregate([("row", "min"), ("weight", "sum")])
+    wanted = [("row", "min"), ("row", "count"), ("weight", "sum")]
+    return pa.table(columns).group_by(names, use_threads=False).aggregate(wanted)
 
 
 def _estimated(sample: "pa.Table", n: int) -> float:

@@ -4,7 +4,7 @@ formulaic decides how terms are coded (which levels a factor drops so that colum
 contrasts, the names); the columns are computed here, block by block, from numbers and codes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ from tallbayes.formulas.expressions import column as as_column
 from tallbayes.formulas.formula import Term
 
 Matrix = NDArray[np.float64]
+Times = NDArray[np.float64] | None
+"""How many rows of the data each row stands for; None if for itself alone. Messages count those of the data."""
 
 FULL, REDUCED = "full", "reduced"
 """Codings of a factor: all of its columns, or without the one that an intercept already has."""
@@ -38,10 +40,10 @@ class Factor:
     drop: str | None = None
     """Of these, the one that an intercept already has."""
 
-    def block(self, columns: Mapping[str, Value], states: States, coding: str) -> Matrix:
-        """Return the factor's columns on some rows."""
+    def block(self, columns: Mapping[str, Value], states: States, coding: str, times: Times = None) -> Matrix:
+        """Return the factor's columns on some rows, each of which may stand for several."""
         if self.levels is not None:
-            return self._coded(self.labels(columns), coding)
+            return self._coded(self.labels(columns), coding, times)
         value = evaluate(self.expression, columns, states)
         if isinstance(value, Several):
             if self.fields is None or set(self.fields) - set(value.columns):
@@ -53,7 +55,7 @@ class Factor:
         rows = len(next(iter(columns.values()))) if columns else 0
         if made.shape[0] == 1 and rows > 1:
             made = np.broadcast_to(made, (rows, made.shape[1]))
-        self._refuse_infinite(made)
+        self._refuse_infinite(made, times)
         return made
 
     def labels(self, columns: Mapping[str, Value]) -> Value:
@@ -61,24 +63,30 @@ class Factor:
         value = evaluate(self.expression, columns, {})
         return value.values if isinstance(value, Categories) else value
 
-    def _coded(self, labels: Value, coding: str) -> Matrix:
+    def _coded(self, labels: Value, coding: str, times: Times) -> Matrix:
         assert self.levels is not None
         codes = codes_of(labels, self.levels)
         if codes.size and codes.min() < 0:
-            raise unseen(self, labels, codes)
+            raise unseen(self, labels, codes, times)
         return self.codings[coding][codes]
 
-    def _refuse_infinite(self, made: Matrix) -> None:
+    def _refuse_infinite(self, made: Matrix, times: Times) -> None:
         finite = np.isfinite(made)
         if not finite.all():
-            bad = ~finite.all(axis=1)
+            bad = np.any(~finite, axis=1)
+            tried = _count(np.ones_like(bad), times)
             raise InputError(
-                f"formula: {self.expression.text!r} is not a finite number in {counted(int(bad.sum()), 'row')} of "
-                f"{made.shape[0]:,} that were tried, such as the log of 0. Drop them, or choose another transform."
+                f"formula: {self.expression.text!r} is not a finite number in {counted(_count(bad, times), 'row')} of "
+                f"{tried:,} that were tried, such as the log of 0. Drop them, or choose another transform."
             )
 
 
-def unseen(factor: Factor, labels: Value, codes: NDArray[np.int64]) -> InputError:
+def _count(which: NDArray[np.bool_], times: Times) -> int:
+    """Return how many rows of the data some rows stand for."""
+    return int(np.count_nonzero(which)) if times is None else int(times[which].sum())
+
+
+def unseen(factor: Factor, labels: Value, codes: NDArray[np.int64], times: Times = None) -> InputError:
     """Return what is wrong with rows whose level the model does not know."""
     from tallbayes.formulas.columns import Labels, in_order, levels_of
 
@@ -88,8 +96,8 @@ def unseen(factor: Factor, labels: Value, codes: NDArray[np.int64]) -> InputErro
     assert factor.levels is not None
     return InputError(
         f"data: {factor.expression.text!r} has {counted(len(found), 'level')} that the model has not seen, in "
-        f"{counted(int(rows.sum()), 'row')}: {shortened(found)}. It knows {shortened(factor.levels)}. Drop these rows, "
-        "or give the level that they shall count as."
+        f"{counted(_count(rows, times), 'row')}: {shortened(found)}. It knows {shortened(factor.levels)}. Drop these "
+        "rows, or give the level that they shall count as."
     )
 
 
@@ -131,7 +139,9 @@ class Design:
             found.setdefault(part.term, []).extend(part.names)
         return found
 
-    def matrix(self, columns: Mapping[str, Value], rows: int, *, beyond: bool = False) -> Matrix:
+    def matrix(
+        self, columns: Mapping[str, Value], rows: int, *, beyond: bool = False, times: Times = None
+    ) -> Matrix:
         """Return the design of some rows.
 
         Parameters
@@ -141,7 +151,10 @@ class Design:
         rows : int
             How many rows there are.
         beyond : bool
-            Whether splines go on beyond the ends of the data they were learned from, where the formula does not say.
+            Whether splines go on beyond the ends of the data they were learned from, where the formula does not say:
+            a slope's tiny step needs that.
+        times : array or None
+            How many rows of the data each stands for; None if for itself alone.
 
         Returns
         -------
@@ -156,13 +169,19 @@ class Design:
             product: Matrix | None = None
             for key in part.factors:
                 if key not in made:
-                    made[key] = self.factors[key[0]].block(columns, states, key[1])
+                    made[key] = self.factors[key[0]].block(columns, states, key[1], times)
                 product = made[key] if product is None else _times(product, made[key])
             if product is not None and part.scale != 1.0:
                 product = part.scale * product
             result[:, first : first + len(part.names)] = part.scale if product is None else product
             first += len(part.names)
         return result
+
+    def refuse_beyond(self, columns: Mapping[str, Value], moved: Collection[str]) -> None:
+        """Raise if a spline of some variables is not defined where rows are before they are moved a little."""
+        for factor in self.factors.values():
+            if factor.expression.learned and not set(moved).isdisjoint(factor.expression.columns):
+                evaluate(factor.expression, columns, self.states)
 
     def plain(self) -> dict[str, Any]:
         """Return the design in values that JSON has."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.formulas.columns import Labels, Value
+from tallbayes.models.variables import BeyondError
 
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: np.add,
@@ -272,10 +273,12 @@ States = dict[str, dict[Any, Any]]
 
 
 class Beyond(States):
-    """The same, for rows whose variables were moved a little: splines go on beyond the ends of the data."""
+    """The same, for the two ends of a slope's tiny step: splines go on beyond the ends of the data."""
 
 
 SPLINES = ("bs", "cr", "cs", "cc")
+EXTRAPOLATION = 7
+"""Place of that argument among those of ``bs``."""
 
 
 def evaluate(expression: Expression, columns: Mapping[str, Value], states: States) -> Any:
@@ -341,13 +344,34 @@ def _called(node: ast.Call, columns: Mapping[str, Value], states: States) -> Any
         first = np.asarray(_number(given[0], node), dtype=np.float64)
         state = states.setdefault(ast.unparse(node), {})
         if name in SPLINES and isinstance(states, Beyond):
-            named.setdefault("extrapolation", "extend")
+            named |= {} if len(given) > EXTRAPOLATION else {"extrapolation": named.get("extrapolation", "extend")}
+        _refuse_beyond(node, first, state, named)
         return _several(_transforms()[name](first, *given[1:], **named, _state=state))
     if name == "I":
         return given[0]
     if name in {"offset", "p"}:
         raise InputError(f"formula: {ast.unparse(node)!r} must stand alone, not inside another expression.")
     return FUNCTIONS[name.removeprefix("np.")](*(_number(value, node) for value in given), **named)
+
+
+def _refuse_beyond(
+    node: ast.Call, values: NDArray[np.float64], state: Mapping[Any, Any], named: Mapping[str, Any]
+) -> None:
+    """Raise if values lie outside the data that a spline was learned from, unless the formula says what it does there.
+
+    Only B-splines: natural and cyclic ones go on beyond their knots by their definition.
+    """
+    said = len(node.args) > EXTRAPOLATION or named.get("extrapolation", "raise") != "raise"
+    if _function_name(node.func) != "bs" or "knots" not in state or said:
+        return
+    low, high = float(state["lower_bound"]), float(state["upper_bound"])
+    outside = values[(values < low) | (values > high)]
+    if outside.size:
+        raise BeyondError(
+            f"formula: {ast.unparse(node)!r} was made for values from {low:g} to {high:g}; {float(outside[0]):g} lies "
+            "beyond them. Keep to these values, or say in the formula what the spline does beyond them: "
+            "bs(..., extrapolation='clip') or 'extend'."
+        )
 
 
 def _number(value: Any, node: ast.AST) -> Any:

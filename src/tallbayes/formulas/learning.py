@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tallbayes.formulas.columns import LABELS, Labels, Value, kind_of
 from tallbayes.formulas.design import Design, Factor, coded
 from tallbayes.formulas.expressions import Categories, Expression, Several, States, evaluate
 from tallbayes.formulas.formula import Formula, unique
-from tallbayes.formulas.recipe import Recipe
+from tallbayes.formulas.recipe import Recipe, weights_of
 from tallbayes.formulas.response import is_labelled, response_of
 from tallbayes.formulas.survey import Survey, refuse_missing, survey
 from tallbayes.models.variables import LEVELS, Variable
@@ -79,7 +80,8 @@ def learn(
     if is_labelled(response, kinds):
         categorical[response.text] = response
     learning = [name for part in (*every.values(), response) if part.learned for name in part.columns]
-    found = survey(table, columns, categorical, learning)
+    weigh = None if weights is None else partial(weights_of, weights)
+    found = survey(table, columns, categorical, learning, weigh)
     refuse_missing(found, missing)
     design = _design(formula, found)
     if isinstance(family, Ordinal):  # its cut points are in the place of an intercept
@@ -213,7 +215,7 @@ def _variable(name: str, found: Survey, parts: Sequence[Expression]) -> Variable
     numbers = found.numbers[name]
     kept = np.concatenate(numbers.kept)
     two = tuple(np.unique(kept).tolist()) if np.unique(kept[:1000]).size <= 2 else ()
-    quantiles = dict(zip(LEVELS, np.quantile(kept, LEVELS).tolist(), strict=True))
+    quantiles = dict(zip(LEVELS, np.quantile(numbers.copied, LEVELS).tolist(), strict=True))
     return Variable("numeric", two if len(two) == 2 else (), numbers.mean, numbers.sd, quantiles)
 
 

@@ -18,14 +18,13 @@ from tallbayes.formulas.expressions import Expression, column, read
 from tallbayes.formulas.formula import Formula, read_formula, unique
 from tallbayes.formulas.learning import Learned, learn, needed_columns
 from tallbayes.formulas.priors import by_coefficient
-from tallbayes.formulas.recipe import OFFSET, WEIGHTS, Recipe, ToBlock
+from tallbayes.formulas.recipe import OFFSET, WEIGHTS, Recipe, ToBlock, Together
 from tallbayes.formulas.restored import KIND
 from tallbayes.formulas.rows import CompleteTable, check_setting, in_memory, new_source
 from tallbayes.formulas.survey import loaded
 from tallbayes.formulas.tables import Opened, gathered, one_batch
 from tallbayes.models.regression import Regression, refuse_exposure
 from tallbayes.models.stored import family_to_plain
-from tallbayes.priors import CoefficientPriors, Prior
 from tallbayes.sources.arrays import log_exposure, numeric
 from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.mapped import MappedSource
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from tallbayes.models.variables import Setting, Variable
+    from tallbayes.priors import Prior
     from tallbayes.sources.base import Source
 
 MOST_IN_MEMORY = 2**30
@@ -62,7 +62,7 @@ class FormulaRegression(Regression):
     notes : sequence of str
         What was decided about the data.
     columns : tuple
-        The table that the rows are made from, and the weights of its rows if equal ones were put together.
+        The table that the rows are made from, and what became of equal ones if they were put together.
     """
 
     def __init__(
@@ -78,12 +78,17 @@ class FormulaRegression(Regression):
         scale = None if recipe.scale is None else recipe.scale.names
         super().__init__(source, None, family, by_coefficient(prior, recipe.design), scale_design=scale)
         self.recipe, self.notes = recipe, tuple(notes)
-        self._table, self._weights = columns
+        self._table, self._together = columns
 
     @property
     def formula(self) -> str:
         """The formula, as it was given."""
         return self.recipe.text
+
+    @property
+    def rows_given(self) -> int:
+        """Rows of the data, without those that were dropped; ``n`` of them are different if equal ones are together."""
+        return self.n if self._together is None else int(self._together.times.sum())
 
     @property
     def terms(self) -> dict[str, list[str]]:
@@ -129,7 +134,7 @@ class FormulaRegression(Regression):
         check_setting(self.recipe, setting, beside)
         if not setting and not beside:
             return self.source
-        to_block = ToBlock(self.recipe, True, self._table.n, setting, tuple(beside), self._weights)
+        to_block = ToBlock(self.recipe, True, self._table.n, setting, tuple(beside), self._together)
         return MappedSource(self._table, to_block, self.recipe.names, self.recipe.fitting)
 
     def to_json(self) -> str:
@@ -139,6 +144,7 @@ class FormulaRegression(Regression):
             "family": family_to_plain(self.family),
             "names": self.names,
             "notes": list(self.notes),
+            "rows": self.rows_given,
             "recipe": self.recipe.plain(),
         }
         return json.dumps(about)
@@ -149,14 +155,13 @@ class FormulaRegression(Regression):
             f"{self.formula}",
             *([f"scale   {self.recipe.scale_text}"] if self.recipe.scale_text else []),
             f"family  {self.family!r}",
-            f"rows    {self.n:,}, {counted(self.d, 'coefficient')}",
+            f"rows    {self.rows_given:,}, {counted(self.d, 'coefficient')}",
             *(f"note    {note}" for note in self.notes),
             "",
         ]
         told = []
         for j, name in enumerate(self.names[:MOST_LINES]):
-            one: tuple[Any, ...] = tuple(part[j : j + 1] for part in self.coefficient_priors)
-            told.append(CoefficientPriors(*one).describe([name]).rpartition(" ~ "))
+            told.append(self.coefficient_priors.part(j).describe([name]).rpartition(" ~ "))
         width = max(len(name) for name, _, _ in told)
         lines += [f"{name:{width}}  ~ {text}" for name, _, text in told]
         if self.d > MOST_LINES:
@@ -348,24 +353,39 @@ def _streamed(table: Table, learned: Learned, family: Family, prior: Any) -> For
 
 def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, together: bool) -> FormulaRegression:
     """Return a model whose design is in memory, equal rows put together where that pays."""
-    recipe, notes, n = learned.recipe, list(learned.notes), table.num_rows
-    columns, weights = recipe.fitting, None
+    recipe, found = learned.recipe, None
     for_each_row = isinstance(family, Binomial) and np.ndim(family.trials) == 1
     if together and not for_each_row:
         keys = unique([*recipe.predicting, *recipe.offset_columns])
         found = put_together(table, keys, _responses(table, recipe), _weights(table, recipe))
-        if found is not None:
-            table, weights = found
-            notes.append(
-                f"{n:,} rows put together into {table.num_rows:,} different ones with weights (not if collapse=False)"
-            )
-    held = open_table(table)
+    if found is None:
+        return _held(table, None, learned, family, prior)
+    _refuse_weightless(found.together.weights)
+    try:
+        return _held(found.table, found.together, learned, family, prior)
+    except InputError:
+        # Rows that cannot be used have other numbers there: go through those of the data.
+        _streamed(open_table(table), learned, family, prior)
+        raise
+
+
+def _held(table: Any, together: Together | None, learned: Learned, family: Family, prior: Any) -> FormulaRegression:
+    """Return a model whose design is in memory, of rows as they are or put together."""
+    recipe, notes, held = learned.recipe, list(learned.notes), open_table(table)
+    if together is not None:
+        notes.append(
+            f"{int(together.times.sum()):,} rows put together into {held.n:,} different ones with weights (not if "
+            "collapse=False)"
+        )
     family = _with_trials(family, recipe, held)
-    to_block = ToBlock(recipe, n=held.n, weights=weights)
-    source = in_memory(held, to_block, recipe.names, columns)
-    if not np.any(source.weight):
+    source = in_memory(held, ToBlock(recipe, n=held.n, together=together), recipe.names, recipe.fitting)
+    _refuse_weightless(source.weight)
+    return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(held, together))
+
+
+def _refuse_weightless(weights: Any) -> None:
+    if not np.any(weights):
         raise InputError("weights: every row has weight 0, so the data say nothing.")
-    return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(held, weights))
 
 
 def _with_trials(family: Family, recipe: Recipe, table: Table) -> Family:

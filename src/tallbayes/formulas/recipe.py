@@ -1,8 +1,8 @@
 """Everything that a formula makes of a row: design, response, offset and weight; kept with the model as JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,12 +84,7 @@ class Recipe:
 
     def weight(self, columns: Mapping[str, Value]) -> Vector:
         """Return the weights of some rows, or a single one."""
-        if self.weights is None:
-            return np.ones(1)
-        found = _per_row(evaluate(self.weights, columns, {}), self.weights.text, "weights")
-        if found.size and found.min() < 0.0:
-            raise InputError(f"weights: {self.weights.text!r} is negative in a row; expected zero or more.")
-        return found
+        return np.ones(1) if self.weights is None else weights_of(self.weights, columns)
 
     def plain(self) -> dict[str, Any]:
         """Return the recipe in values that JSON has."""
@@ -117,6 +112,14 @@ class Recipe:
             None if scale is None else Design.from_plain(scale),
             scale_text,
         )
+
+
+def weights_of(expression: Expression, columns: Mapping[str, Value]) -> Vector:
+    """Return the weights of some rows."""
+    found = _per_row(evaluate(expression, columns, {}), expression.text, "weights")
+    if found.size and found.min() < 0.0:
+        raise InputError(f"weights: {expression.text!r} is negative in a row; expected zero or more.")
+    return found
 
 
 def _expression(text: str) -> Expression:
@@ -159,6 +162,14 @@ def _variable(plain: Mapping[str, Any]) -> Variable:
     return Variable(plain["kind"], tuple(plain["levels"]), plain["mean"], plain["sd"], quantiles)
 
 
+class Together(NamedTuple):
+    """What equal rows became when they were put together."""
+
+    weights: Vector
+    times: Vector
+    """How many rows of the data each stands for, whatever their own weights."""
+
+
 @dataclass(frozen=True)
 class ToBlock:
     """Makes a block of the rows of a batch in which nothing is missing; can be sent elsewhere."""
@@ -169,8 +180,8 @@ class ToBlock:
     """Rows in all, for settings with one value for each."""
     setting: Setting | None = None
     beside: tuple[str, ...] = ()
-    weights: Vector | None = None
-    """Weights of all rows, where rows that are equal were put together."""
+    together: Together | None = None
+    """Where rows that are equal were put together: of all rows that are left."""
     offset: Vector | None = None
     """Offsets of all rows, or a single one, in the place of the recipe's."""
 
@@ -180,17 +191,18 @@ class ToBlock:
         columns = loaded(batch)
         responses = recipe.response.values(columns) if self.has_response else np.zeros(rows)
         told = [np.broadcast_to(responses, rows), *(self._told(columns[name], name) for name in self.beside)]
-        if self.weights is not None:
-            weight = self.weights[first : first + rows]
+        times = None
+        if self.together is not None:
+            weight, times = (each[first : first + rows] for each in self.together)
         else:
             weight = recipe.weight(columns) if self.has_response else np.ones(1)
+        tiny = self._refuse_beyond(columns, first, rows)
         for name, value in (self.setting or {}).items():
             columns[name] = self._set(value, columns[name], first, rows, name)
         offset = recipe.offset(columns) if self.offset is None else self.offset
         if self.offset is not None and self.offset.size > 1:
             offset = self.offset[first : first + rows]
-        moved = any(isinstance(value, Shift) for value in (self.setting or {}).values())
-        parts = [design.matrix(columns, rows, beyond=moved) for design in recipe.designs]
+        parts = [design.matrix(columns, rows, beyond=tiny, times=times) for design in recipe.designs]
         X = parts[0] if len(parts) == 1 else np.hstack(parts)
         return Block(first, X, np.column_stack(told), weight, offset)
 
@@ -199,6 +211,14 @@ class ToBlock:
         import pyarrow as pa
 
         return self(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), first)
+
+    def _refuse_beyond(self, columns: Mapping[str, Value], first: int, rows: int) -> bool:
+        """Return whether variables are moved by the tiny step of a slope; raise if that starts beyond a spline."""
+        steps = {k: v for k, v in (self.setting or {}).items() if isinstance(v, Shift) and v.tiny}
+        starts = {k: self._set(replace(v, amount=0.0), columns[k], first, rows, k) for k, v in steps.items()}
+        for design in self.recipe.designs if steps else ():
+            design.refuse_beyond({**columns, **starts}, starts)
+        return bool(steps)
 
     def _told(self, value: Value, name: str) -> Vector:
         about = self.recipe.variables[name]
@@ -209,10 +229,13 @@ class ToBlock:
         if isinstance(value, Shift):
             if isinstance(old, Labels):
                 raise InputError(f"setting: {name!r} holds labels; an amount cannot be added to it.")
-            return old + value.amount
+            return value.of(old)
         one = np.ndim(value) == 0
         if not one and np.shape(value) != (self.n,):
-            raise InputError(f"setting: {name!r} has shape {np.shape(value)}; expected one value, or {self.n:,}.")
+            put = ", since equal rows are put together (not with collapse=False)" if self.together else ""
+            raise InputError(
+                f"setting: {name!r} has shape {np.shape(value)}; expected one value, or {self.n:,}{put}."
+            )
         if isinstance(old, Labels):
             given = [value] if one else list(value[first : first + rows])
             levels = tuple(dict.fromkeys(str(level) if isinstance(level, np.str_) else level for level in given))
@@ -223,6 +246,8 @@ class ToBlock:
             numbers = np.asarray(value if one else value[first : first + rows], dtype=np.float64)
         except (ValueError, TypeError):
             raise InputError(f"setting: {name!r} is {value!r}; expected a number, or one for each row.") from None
+        if not np.all(np.isfinite(numbers)):
+            raise InputError(f"setting: {name!r} is {numbers[~np.isfinite(numbers)][0]}; expected finite numbers.")
         return np.array(np.broadcast_to(numbers, rows))
 
 

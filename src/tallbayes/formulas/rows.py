@@ -11,7 +11,7 @@ from tallbayes.formulas.columns import codes_of, kind_of
 from tallbayes.formulas.recipe import OFFSET, Recipe, ToBlock, needed
 from tallbayes.formulas.survey import complete, loaded, refuse_missing, survey
 from tallbayes.formulas.tables import Opened
-from tallbayes.models.variables import Setting, known
+from tallbayes.models.variables import Setting, Shift, known
 from tallbayes.sources.arrays import ArraySource, per_row
 from tallbayes.sources.base import Block, Source
 from tallbayes.sources.indexes import refuse_other_order
@@ -58,7 +58,7 @@ def in_memory(table: Table, to_block: ToBlock, names: list[str], columns: Sequen
     """Return all rows as arrays."""
     n = table.n
     recipe = to_block.recipe
-    weighted, shifted = to_block.weights is not None or recipe.weights is not None, bool(recipe.offsets)
+    weighted, shifted = to_block.together is not None or recipe.weights is not None, bool(recipe.offsets)
     weight, offset = np.ones(n if weighted else 1), np.zeros(n if shifted else 1)
     arrays = (np.empty((n, len(names))), np.empty((n, 1)), weight, offset)
     MappedSource(table, to_block, names, columns).reduce(_fill, arrays, (True, True, weighted, shifted))
@@ -169,14 +169,15 @@ def _with_settings(opened: Opened, columns: Sequence[str], setting: Setting | No
     """Return the columns that new data have, and for those that are set and absent, what they are set to."""
     import pyarrow as pa
 
-    absent = [name for name in columns if name not in opened.columns and name in (setting or {})]
+    values = {name: value.start if isinstance(value, Shift) else value for name, value in (setting or {}).items()}
+    absent = [name for name in columns if name not in opened.columns and values.get(name) is not None]
     present = [name for name in columns if name not in absent]
     table = opened.table(present, "new_data")
     if not absent:
         return table
     whole = pa.Table.from_batches(list(table.batches(present)))
     for name in absent:
-        value: Any = (setting or {})[name]
+        value: Any = values[name]
         whole = whole.append_column(name, pa.array(value if np.ndim(value) else [value] * whole.num_rows))
     return open_table(whole)
 

@@ -1,6 +1,6 @@
 """One pass over the columns that a formula needs: what is missing, which levels there are, where numbers lie."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from tallbayes.formulas.expressions import Categories, Expression, evaluate
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Vector = NDArray[np.float64]
+
 MOST_KEPT = 2**22
 """Rows from which knots, means and quantiles are taken: all of them, or of more rows so many, spread over all."""
 
@@ -25,6 +27,8 @@ MOST_DESCRIBED = 2**16
 """The same, for columns of which nothing is learned: their quantiles only describe them."""
 
 DROP, ERROR = "drop", "error"
+DATA = "data"
+"""What the rows that a model is fitted to are called in messages; others are new_data."""
 
 
 @dataclass
@@ -35,33 +39,74 @@ class Numbers:
     """Of how many rows one is kept."""
     infinite: int = 0
     """Rows in which the number is infinite; nothing else is known then."""
-    count: int = 0
+    count: float = 0.0
+    """Rows, those of weight w as w of them."""
     mean: float = 0.0
     square: float = 0.0
     low: float = np.inf
     high: float = -np.inf
-    kept: list[NDArray[np.float64]] = field(default_factory=list)
+    kept: list[Vector] = field(default_factory=list)
     """Values of the rows that are kept for knots and quantiles."""
+    weights: list[Vector] = field(default_factory=list)
+    """Their weights, if rows have weights."""
 
-    def add(self, values: NDArray[np.float64], rows: NDArray[np.int64]) -> None:
-        """Take in further rows, given their numbers (Chan's formulas)."""
+    def add(self, values: Vector, rows: NDArray[np.int64], weight: Vector | None = None) -> None:
+        """Take in further rows, given their numbers and weights (Chan's formulas)."""
         if not values.size:
             return
         self.infinite += int(np.count_nonzero(np.isinf(values)))
         if self.infinite:
             return
-        mean, total = float(np.mean(values)), self.count + values.size
-        apart = mean - self.mean
-        self.square += float(np.sum((values - mean) ** 2)) + apart**2 * self.count * values.size / total
-        self.mean += apart * values.size / total
-        self.count = total
+        here = slice(None) if self.every == 1 else rows % self.every == 0
         self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
-        self.kept.append(values[rows % self.every == 0] if self.every > 1 else values)
+        self.kept.append(values[here])
+        if weight is not None:
+            self.weights.append(weight[here])
+        count = float(values.size if weight is None else weight.sum())
+        if count == 0.0:
+            return
+        mean, total = float(np.average(values, weights=weight)), self.count + count
+        apart = mean - self.mean
+        around = (values - mean) ** 2 if weight is None else weight * (values - mean) ** 2
+        self.square += float(np.sum(around)) + apart**2 * self.count * count / total
+        self.mean += apart * count / total
+        self.count = total
 
     @property
     def sd(self) -> float:
         """Standard deviation."""
-        return float(np.sqrt(self.square / max(self.count, 1)))
+        return float(np.sqrt(self.square / self.count)) if self.count else 0.0
+
+    @property
+    def copied(self) -> Vector:
+        """The values that were kept, each as often as its weight says."""
+        values = np.concatenate(self.kept)
+        return values[copies(np.concatenate(self.weights))] if self.weights else values
+
+
+def copies(weights: Vector) -> NDArray[np.int64]:
+    """Return the rows of a table in which each stands as often as its weight says.
+
+    Of weights that are not whole, or very large ones, so many rows at equal distances in that table.
+
+    Parameters
+    ----------
+    weights : array
+        Weights of all rows, zero or more.
+
+    Returns
+    -------
+    array
+        Numbers of rows, in their order.
+    """
+    ends = np.cumsum(weights)
+    total = float(ends[-1]) if ends.size else 0.0
+    if total == 0.0:
+        return np.arange(weights.size)
+    whole = total <= MOST_KEPT and np.array_equal(weights, np.rint(weights))
+    size = int(total) if whole else min(MOST_KEPT, max(MOST_KEPT // 4, 4 * weights.size))
+    places = (np.arange(size) + 0.5) * (total / size)
+    return np.minimum(np.searchsorted(ends, places, side="right"), weights.size - 1)
 
 
 @dataclass
@@ -90,10 +135,19 @@ class Survey:
         return tuple(in_order(self.levels[name]))
 
     def sample(self, columns: Sequence[str]) -> dict[str, Value]:
-        """Return the rows that were kept, of some columns of numbers; splines reach to the ends of all rows."""
+        """Return the rows that were kept, of some columns of numbers, each as often as its weight says.
+
+        Splines reach to the ends of all rows. Of columns from which nothing is learned fewer rows are kept: where they
+        are asked for together with others, rows do not belong together, but are as many.
+        """
         used = {name: self.numbers[name] for name in columns if name in self.numbers}
-        ends = {name: [] if n.every == 1 else [np.array([n.low, n.high])] for name, n in used.items()}
-        return {name: np.concatenate(numbers.kept + ends[name]) for name, numbers in used.items()}
+        values = {name: numbers.copied for name, numbers in used.items()}
+        if any(
+            n.every > 1 or values[name].min() > n.low or values[name].max() < n.high for name, n in used.items()
+        ):
+            values = {name: np.append(values[name], [n.low, n.high]) for name, n in used.items()}
+        shortest = min((each.size for each in values.values()), default=0)
+        return {name: each[:shortest] for name, each in values.items()}
 
     def describe_missing(self) -> str:
         """Return in words how many rows miss what."""
@@ -120,7 +174,11 @@ def loaded(batch: "pa.RecordBatch") -> dict[str, Value]:
 
 
 def survey(
-    table: Any, columns: Sequence[str], factors: Mapping[str, Expression], learning: Sequence[str] = ()
+    table: Any,
+    columns: Sequence[str],
+    factors: Mapping[str, Expression],
+    learning: Sequence[str] = (),
+    weigh: Callable[[Mapping[str, Value]], Vector] | None = None,
 ) -> Survey:
     """Go through a table once.
 
@@ -134,6 +192,8 @@ def survey(
         Factors that are categorical, whatever their column holds, by their text.
     learning : sequence of str
         Columns from which transforms learn.
+    weigh : callable or None
+        Gives the weights of rows from their columns, if they have any.
 
     Returns
     -------
@@ -153,18 +213,24 @@ def survey(
         left = batch if whole is None else batch.filter(whole)
         rows = np.arange(found.kept, found.kept + left.num_rows)  # among those that miss nothing
         found.kept += left.num_rows
-        _take_in(found, loaded(left), rows, factors)
+        values = loaded(left)
+        weight = None if weigh is None else np.broadcast_to(weigh(values), left.num_rows)
+        _take_in(found, values, rows, factors, weight)
     return found
 
 
 def _take_in(
-    found: Survey, values: dict[str, Value], rows: NDArray[np.int64], factors: Mapping[str, Expression]
+    found: Survey,
+    values: dict[str, Value],
+    rows: NDArray[np.int64],
+    factors: Mapping[str, Expression],
+    weight: Vector | None,
 ) -> None:
     for name, value in values.items():
         if isinstance(value, Labels):
             found.levels[name].update(levels_of(value))
         else:
-            found.numbers[name].add(value, rows)
+            found.numbers[name].add(value, rows, weight)
     for text, expression in factors.items():
         made = evaluate(expression, values, {})
         labels = made.values if isinstance(made, Categories) else made
@@ -176,12 +242,12 @@ def _take_in(
             )
 
 
-def refuse_missing(found: Survey, missing: str, what: str = "data") -> None:
+def refuse_missing(found: Survey, missing: str, what: str = DATA) -> None:
     """Raise if rows miss something and that was not allowed, or if no row is left."""
     if found.dropped and missing == ERROR:
+        drop = "with missing='drop'" if what == DATA else "first (on the command line: --unusable drop)"
         raise InputError(
-            f"{what}: values are missing in {found.describe_missing()}. Drop these rows with missing='drop', or fill "
-            "them in."
+            f"{what}: values are missing in {found.describe_missing()}. Drop these rows {drop}, or fill them in."
         )
     for name, numbers in found.numbers.items():
         if numbers.infinite:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from tallbayes.families.structure import Output
 from tallbayes.models.predictors import Predictors
-from tallbayes.priors import CoefficientPriors, Prior
+from tallbayes.priors import Prior
+from tallbayes.priors.resolved import CoefficientPriors
 from tallbayes.sources.base import Source
 
 Vector = NDArray[np.float64]

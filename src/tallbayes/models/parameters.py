@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.models.starts import refuse_certain_scale, refuse_certain_shape
-from tallbayes.priors import CoefficientPriors, HalfStudentT, InverseGamma, Normal, Prior, ScalePrior, joined
+from tallbayes.priors import HalfStudentT, InverseGamma, Normal, Prior, ScalePrior
+from tallbayes.priors.resolved import CoefficientPriors, joined
 from tallbayes.sources.arrays import ArraySource, design_matrix
 from tallbayes.sources.base import Source
 

@@ -24,7 +24,8 @@ from tallbayes.models.starts import ridge_of_parameters, starting_parameters
 from tallbayes.models.stored import store
 from tallbayes.models.subsamples import FEW_ROWS, START_ROWS, subsample_sizes
 from tallbayes.models.variables import LEVELS, Setting, Variable, known
-from tallbayes.priors import NORMAL, CoefficientPriors, Prior, each
+from tallbayes.priors.coefficients import each
+from tallbayes.priors.resolved import NORMAL, CoefficientPriors
 from tallbayes.sources.arrays import (
     ArraySource,
     column_names,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tallbayes.families.structure import Output
+    from tallbayes.priors import Prior
 
 Vector = NDArray[np.float64]
 

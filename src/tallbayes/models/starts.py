@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tallbayes.errors import InputError, NoModeError
 from tallbayes.families.responses import robust_spread
 from tallbayes.models.products import weighted_gram
-from tallbayes.priors import NORMAL, POWER
+from tallbayes.priors.resolved import NORMAL, POWER, CoefficientPriors
 from tallbayes.sources.base import Block
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def least_squares(X: Matrix, target: Vector) -> Vector:
     return np.asarray(np.linalg.solve(gram + ridge, X.T @ target / scale) / scale)
 
 
-def starting_scale(block: Block, target: Vector, beta: Vector, least: float = 0.0) -> float:
-    """Return the log of the residuals' spread, as outliers that were drawn in leave it; of something, at least."""
+def _left_over(block: Block, target: Vector, beta: Vector) -> tuple[float, float]:
+    """Return the residuals' spread, as outliers that were drawn in leave it, and the size of what they are left of."""
     residual = target - block.X @ beta
     for _ in range(REFINEMENTS):
         residual = residual - block.X @ least_squares(block.X, residual)
@@ -47,14 +47,60 @@ def starting_scale(block: Block, target: Vector, beta: Vector, least: float = 0.
     largest = float(np.max(np.abs(target), initial=0.0)) + float(
         np.max(np.abs(block.X) @ np.abs(beta), initial=0.0)
     )
-    spread = max(spread, least)
-    if not spread > CERTAIN * largest:
+    return spread, largest
+
+
+def _slope(prior: CoefficientPriors, at: float) -> float:
+    """Return how fast the potential of a prior of a logarithm rises at a point."""
+    return float(prior.stand_in(np.array([at]))[1][0])
+
+
+def _rows_in_all(model: "Regression", block: Block) -> float:
+    """Return about how many rows all are, with their weights, from those of a block."""
+    return model.n * float(np.mean(block.weight))
+
+
+def starting_scale(model: "Regression", block: Block, target: Vector, beta: Vector) -> float:
+    """Return the log of the residuals' spread; of an exact fit, of something if the prior allows for it."""
+    spread, largest = _left_over(block, target, beta)
+    if spread > CERTAIN * largest:
+        return math.log(max(spread, SMALL * model.unit if keeps_from_zero(model) else 0.0))
+    told = (
+        f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside responses "
+        f"up to {largest:.3g})"
+    )
+    advice = (
+        "Look for a column that is the response itself; use fewer columns than rows; or give the scale (scale=1.0)"
+    )
+    if not keeps_from_zero(model):
+        raise NoModeError(f"{told}, so the posterior of the scale falls towards 0 without end. {advice}.")
+    prior: Any = getattr(model.family, "scale", None)
+    if _rows_in_all(model, block) + _slope(prior.of_scale(), math.log(CERTAIN * largest)) > 0.0:
         raise NoModeError(
-            f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside "
-            f"responses up to {largest:.3g}), so the posterior of the scale falls towards 0 without end. Look for a "
-            "column that is the response itself; use fewer columns than rows; or give the scale, e.g. scale=1.0."
+            f"{told}, and {prior} with {model.n:,} rows leaves the scale below what rounding resolves: draws would be "
+            f"those of rounding errors. {advice}, or a prior that holds it, e.g. scale=tb.priors.InverseGamma(2, 1)."
         )
-    return math.log(spread)
+    return math.log(max(spread, SMALL * model.unit))
+
+
+def refuse_exact_amounts(model: "Regression", block: Block, target: Vector, beta: Vector) -> None:
+    """Raise if the columns fit the log of every amount exactly, and the prior of an unknown shape does not end it.
+
+    The log density then rises by half of every row for each unit of the log shape.
+    """
+    spread, largest = _left_over(block, target, beta)
+    if spread > CERTAIN * max(largest, 1.0):
+        return
+    given = getattr(model.family, "shape", None)
+    prior = model.coefficient_priors.part(model.d - 1)
+    if 0.5 * _rows_in_all(model, block) > _slope(prior, -2.0 * math.log(CERTAIN)):
+        raise NoModeError(
+            f"The columns fit the logs of {block.count:,} responses exactly, to rounding (residuals of {spread:.2g}), "
+            f"so the posterior of the shape rises without end, or beyond what rounding resolves, under "
+            f"{'the default prior' if given is None else given}. Look for a column that is the response itself; use "
+            "fewer columns than rows; give the shape, e.g. Gamma(shape=1.0), or a prior that bounds it, e.g. "
+            "Gamma(shape=tb.priors.HalfNormal(10))."
+        )
 
 
 def keeps_from_zero(model: "Regression") -> bool:
@@ -111,9 +157,11 @@ def starting_parameters(model: "Regression", block: Block, target: Vector) -> Ve
     if last == "beta":
         return beta
     level = model.family.starting_second(block.responses[:, 0])
+    own_columns = block._replace(X=X[:, :columns])
     if level is None:
-        least = SMALL * model.unit if keeps_from_zero(model) else 0.0
-        level = starting_scale(block._replace(X=X[:, :columns]), target, beta, least)
+        level = starting_scale(model, own_columns, target, beta)
+    elif last == "shape":
+        refuse_exact_amounts(model, own_columns, target, beta)
     if structure.lines[-1].count == 0:
         return np.append(beta, level)
     return np.append(beta, least_squares(X[:, columns:], np.full(block.count, level)))

@@ -29,9 +29,22 @@ class Variable:
 
 @dataclass(frozen=True)
 class Shift:
-    """A setting of a numeric variable: its own value in each row, plus an amount."""
+    """A setting of a numeric variable: its own value in each row, or one for all rows, plus an amount."""
 
     amount: float
+    start: float | None = None
+    """What the amount is added to; None for each row's own value."""
+    tiny: bool = False
+    """Whether it is half the step of a slope, which splines may follow beyond the ends of their data."""
+
+    def of(self, old: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the values of rows, given their own."""
+        start = np.asarray(old, dtype=np.float64) if self.start is None else np.full(old.shape, self.start)
+        return start + self.amount
+
+
+class BeyondError(InputError):
+    """A value lies outside the data that a spline was learned from."""
 
 
 Setting = Mapping[str, "float | str | bool | Shift | NDArray[Any]"]
@@ -49,7 +62,7 @@ def known(names: Mapping[str, Any] | list[str], name: str, owner: str) -> None:
 def column_values(value: Any, old: NDArray[Any], rows: slice, n: int, name: str) -> NDArray[np.float64]:
     """Return a numeric variable's values in some rows of a block, as a setting has them."""
     if isinstance(value, Shift):
-        return np.asarray(old, dtype=np.float64) + value.amount
+        return value.of(old)
     try:
         array = np.asarray(value, dtype=np.float64)
     except (ValueError, TypeError):

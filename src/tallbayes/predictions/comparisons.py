@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.checks import is_number
 from tallbayes.errors import InputError
-from tallbayes.models.variables import Shift, known
+from tallbayes.models.variables import BeyondError, Shift, known
 from tallbayes.predictions.asked import Asked, ask, grid, grouping, label_of, model_of, some_draws
 from tallbayes.predictions.blocks import described, every_draw, tiles
 from tallbayes.predictions.predict import DRAWS, MOST_NUMBERS, PROBS, checked_count, group_means
@@ -102,7 +103,13 @@ def comparisons(
     model = model_of("comparisons", tree, model)
     name, contrasts = _contrasts(model, variable, comparison)
     question = _Question("comparisons", name, contrasts, comparison, tree, model, draws, average, by, at)
-    return _answer(question, checked_probs("comparisons", probs), as_draws, new_data, offset)
+    try:
+        return _answer(question, checked_probs("comparisons", probs), as_draws, new_data, offset)
+    except BeyondError as error:
+        raise InputError(
+            f"comparisons: {name!r}, {contrasts[0].label}, leaves in some rows the values that a spline was made for. "
+            f"{error} Or compare two values between these: {{{name!r}: 'iqr'}}, {{{name!r}: (low, high)}}."
+        ) from None
 
 
 def slopes(
@@ -161,7 +168,7 @@ def slopes(
     if about.kind != "numeric":
         raise InputError(f"slopes: {variable!r} is a factor, which has no slope. Use tb.comparisons.")
     step = STEP * (about.sd or abs(about.mean or 0.0) or 1.0)
-    slope = Contrast(f"d/d{variable}", Shift(-step), Shift(step), 2.0 * step)
+    slope = Contrast(f"d/d{variable}", Shift(-step, tiny=True), Shift(step, tiny=True), 2.0 * step)
     question = _Question("slopes", variable, [slope], DIFFERENCE, tree, model, draws, average, by, at)
     return _answer(question, checked_probs("slopes", probs), as_draws, new_data, offset)
 
@@ -270,10 +277,17 @@ def _settings(question: _Question, settings: list[dict[str, Any]]) -> Iterator[t
                         f"{question.owner}: at has a value for {question.name!r}, whose values are compared. Leave it "
                         "out."
                     )
-                ends = [float(fixed) + end.amount for end in (contrast.low, contrast.high)]
+                ends = [replace(end, start=_number(fixed, question)) for end in (contrast.low, contrast.high)]
                 yield setting, contrast._replace(low=ends[0], high=ends[1])
             else:
                 yield setting, contrast
+
+
+def _number(value: Any, question: _Question) -> float:
+    """Return the value that a contrast starts from, as a number."""
+    if not is_number(value):
+        raise InputError(f"{question.owner}: at has {value!r} for {question.name!r}; expected a number.")
+    return float(value)
 
 
 def _compared(question: _Question, contrast: Contrast, low: Array, high: Array) -> Array:

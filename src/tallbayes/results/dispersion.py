@@ -28,7 +28,7 @@ class Dispersion(NamedTuple):
     error: float
     """Its standard error if responses are Poisson."""
     rows: int
-    """Rows that were looked at."""
+    """Rows that were looked at, those of weight w as w rows."""
 
 
 def dispersion(model: Any, draws: NDArray[np.float64]) -> Dispersion | None:
@@ -71,7 +71,7 @@ def dispersion(model: Any, draws: NDArray[np.float64]) -> Dispersion | None:
     # Of all rows a weight counts copies, which chance made alike. A row that was sampled brought its copies along.
     shares = copies if rows.n == source.n else copies**2
     error = math.sqrt(float(np.sum(shares * (2.0 + 1.0 / np.maximum(mean, 1e-300))))) / total
-    return Dispersion(factor, error, rows.n) if math.isfinite(factor) and math.isfinite(error) else None
+    return Dispersion(factor, error, round(total)) if math.isfinite(factor) and math.isfinite(error) else None
 
 
 def overdispersion(tree: "DataTree") -> str:
