@@ -15,12 +15,6 @@ from tallbayes.priors.coefficients import (
     Uniform,
     WeaklyInformative,
 )
-from tallbayes.priors.resolved import HALF_STUDENT as HALF_STUDENT
-from tallbayes.priors.resolved import LAPLACE as LAPLACE
-from tallbayes.priors.resolved import POWER as POWER
-from tallbayes.priors.resolved import STUDENT as STUDENT
-from tallbayes.priors.resolved import UNIFORM as UNIFORM
-from tallbayes.priors.resolved import CoefficientPriors as CoefficientPriors
 from tallbayes.priors.scales import Exponential, HalfCauchy, HalfNormal, HalfStudentT, InverseGamma, LogNormal
 
 __all__ = [

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
-from tallbayes.priors import HALF_STUDENT, LAPLACE, POWER, STUDENT, UNIFORM, CoefficientPriors
+from tallbayes.priors.resolved import HALF_STUDENT, LAPLACE, POWER, STUDENT, UNIFORM, CoefficientPriors
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
