@@ -59,6 +59,11 @@ class Model(ABC):
         return self.source.n
 
     @property
+    def rows_given(self) -> int:
+        """Rows of the data; a model may put equal ones together, and then has fewer."""
+        return self.n
+
+    @property
     def d(self) -> int:
         """Number of parameters."""
         return len(self.names)

@@ -207,7 +207,7 @@ def describe(
         chains=chains,
         threads=threads,
         model=repr(model),
-        rows=model.n,
+        rows=model.rows_given,
         columns=model.d,
         names=tuple(model.names),
         named="column" if model.predictors.linear else "parameter",

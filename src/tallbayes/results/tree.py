@@ -77,7 +77,7 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
         "bound_violations": int(sum(run.driver.violations for run in runs)),
         "longest_stay": json.dumps(longest_stays(draws.accepted[:, :kept]).steps.tolist()),  # of each chain
         "warmup": runs[0].warmup,
-        "rows": model.n,
+        "rows": model.rows_given,
         "family": repr(model.family),
         "prior": repr(model.prior),
         "coefficient_priors": model.coefficient_priors.describe(model.names, most=len(model.names)),

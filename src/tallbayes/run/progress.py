@@ -230,7 +230,7 @@ def _seconds_left(chain: Status, before: int, seconds: float) -> float | None:
 
 
 def _setting_up(model: Model) -> str:
-    return f"setting up: mode, expansion and bounds of {counted(model.n, 'row')} ..."
+    return f"setting up: mode, expansion and bounds of {counted(model.rows_given, 'row')} ..."
 
 
 def _line(chains: list[Status], left: list[float | None]) -> str:

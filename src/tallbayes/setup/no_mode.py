@@ -63,12 +63,12 @@ def refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
             )
         if np.any(model.coefficient_priors.proper):
             raise NoModeError(
-                f"The columns {columns} are so nearly dependent ({counted(model.n, 'row')}) that the prior "
+                f"The columns {columns} are so nearly dependent ({counted(model.rows_given, 'row')}) that the prior "
                 "disappears beside them in double precision. Drop one, or centre one whose mean is far larger than "
                 "its spread."
             )
         raise NoModeError(
-            f"The columns {columns} are linearly dependent, to rounding ({counted(model.n, 'row')}), and the prior is "
+            f"The columns {columns} are linearly dependent, to rounding ({counted(model.rows_given, 'row')}), and the prior is "
             "flat along their combination, so the posterior does not exist. Drop one of them (centre one whose "
             "mean is far larger than its spread), or give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5)."
         )
