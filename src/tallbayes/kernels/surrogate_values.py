@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.compiled import ByAddress, compiled, compiled_within
+from tallbayes.compiled import ByAddress, compiled, compiled_fused, compiled_within
 from tallbayes.kernels.addressed import (
     CORE_PARAMETERS,
     CORE_ROWS,
@@ -59,7 +59,7 @@ def _value_with_tails(terms: Any, z: Any, scratch: Any) -> Any:
     return total - table_excess(matrix_at(places[TABLE_LINES]), matrix_at(places[TABLE_FACTS]), z)
 
 
-@compiled_within
+@compiled_fused
 def _expansion(rows: Any, i: int, first: int, move: float) -> float:
     """Return the expansion of a core row."""
     return rows[i, first] + move * (rows[i, first + 1] + move * (rows[i, first + 2] + move * rows[i, first + 3]))
@@ -115,14 +115,9 @@ def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
     moves, point = np.empty(BLOCK), np.empty(d)
     eta, responses, out = np.empty((1, BLOCK)), np.empty((BLOCK, 1)), np.empty((1, BLOCK))
     for i in range(rows.shape[0]):
+        _put_moves(rows[i], z, moves)
         for b in range(BLOCK):
-            moves[b] = 0.0
             responses[b, 0] = rows[i, d + RESPONSE]
-        for j in range(d):
-            x = rows[i, j]
-            for b in range(BLOCK):
-                moves[b] += x * z[j, b]
-        for b in range(BLOCK):
             eta[0, b] = rows[i, d + PREDICTOR] + moves[b]
         jets(parameters, responses, eta, 0, 0, False, out)
         weight = rows[i, d + WEIGHT]
@@ -132,6 +127,19 @@ def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
         for j in range(d):
             point[j] = z[j, b]
         values[b] -= table_excess(lines, facts, point)
+
+
+@compiled_fused
+def _put_moves(row: Any, z: Any, moves: Any) -> None:
+    """Put the products of a row with the columns of z into moves, two lines of z at a time: memory is what costs."""
+    d = z.shape[0]
+    odd = d % 2
+    for b in range(BLOCK):
+        moves[b] = row[0] * z[0, b] if odd else 0.0
+    for j in range(odd, d, 2):
+        one, other = row[j], row[j + 1]
+        for b in range(BLOCK):
+            moves[b] += one * z[j, b] + other * z[j + 1, b]
 
 
 @compiled_within
