@@ -12,8 +12,10 @@ from tallbayes.compiled import compiled_sum
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+GRAM_TILE = 2**17
+"""Numbers of a tile of a Gram product: a megabyte. Smaller ones wait for each other's turn more often than for memory."""
 TILE = 2**16
-"""Numbers of a tile: half a megabyte, which stays in the cache."""
+"""Numbers of a tile of third moments: half a megabyte, which stays in the cache."""
 FEWEST_ROWS = 1024
 """Of a tile whose product is to be fast."""
 PANEL = 32
@@ -28,7 +30,7 @@ def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
     """
     n, d = rows.shape
     total = np.zeros((d, d))
-    tile = min(max(TILE // max(d, 1), FEWEST_ROWS), n)
+    tile = min(max(GRAM_TILE // max(d, 1), FEWEST_ROWS), n)
     root, room = (
         np.sqrt(np.abs(weight)),
         np.empty((tile, d)),
