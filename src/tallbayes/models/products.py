@@ -13,7 +13,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 GRAM_TILE = 2**17
-"""Numbers of a tile of a Gram product: a megabyte. Smaller ones wait for each other's turn more often than for memory."""
+"""Numbers of a tile of a Gram product: a megabyte. Threads wait for each other at every tile."""
 TILE = 2**16
 """Numbers of a tile of third moments: half a megabyte, which stays in the cache."""
 FEWEST_ROWS = 1024

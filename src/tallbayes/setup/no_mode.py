@@ -69,8 +69,8 @@ def refuse_dependent_columns(model: Model, hessian: Matrix) -> None:
             )
         raise NoModeError(
             f"The columns {columns} are linearly dependent, to rounding ({counted(model.rows_given, 'row')}), and the "
-            "prior is flat along their combination, so the posterior does not exist. Drop one of them (centre one whose "
-            "mean is far larger than its spread), or give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5)."
+            "prior is flat along their combination, so the posterior does not exist. Drop one of them (centre one "
+            "whose mean is far larger than its spread), or give a proper prior, e.g. prior=tb.priors.Normal(0, 2.5)."
         )
 
 
