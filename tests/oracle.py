@@ -337,7 +337,12 @@ class Problem:
 
     def predictor(self, theta):
         """Linear predictors, (points, rows)."""
-        return np.atleast_2d(theta).astype(Real) @ self.X.T.astype(Real) + self.offset.astype(Real)
+        return np.atleast_2d(theta).astype(Real) @ self.precise.T + self.offset.astype(Real)
+
+    @cached_property
+    def precise(self):
+        """X in extended precision."""
+        return self.X.astype(Real)
 
     @cached_property
     def jet(self):
@@ -355,7 +360,7 @@ class Problem:
 
         Order 0 is the plain factorisation: no expansion at all.
         """
-        step = (np.atleast_2d(theta).astype(Real) - self.centre.astype(Real)) @ self.X.T.astype(Real)
+        step = (np.atleast_2d(theta).astype(Real) - self.centre.astype(Real)) @ self.precise.T
         total, power = np.zeros_like(step), np.ones_like(step)
         for m in range(1, order + 1):
             power = power * step
@@ -457,7 +462,17 @@ class JointProblem(Problem):
 
     def predictor(self, theta):
         """Predictors, (points, rows, q); the offset is (rows, q)."""
-        return np.einsum("nqd,pd->pnq", self.lines.astype(Real), np.atleast_2d(theta).astype(Real)) + self.offset
+        return np.einsum("nqd,pd->pnq", self.precise, np.atleast_2d(theta).astype(Real)) + self.offset
+
+    @cached_property
+    def precise(self):
+        """Lines in extended precision."""
+        return self.lines.astype(Real)
+
+    @cached_property
+    def at_centre(self):
+        """Predictors at the centre, (1, rows, q)."""
+        return self.predictor(self.centre)
 
     @cached_property
     def jet(self):
@@ -474,15 +489,15 @@ class JointProblem(Problem):
     @remembered
     def row_expansions(self, theta, order):
         """Taylor expansions along the way from the centre, without the constant; (points, rows)."""
-        move = np.einsum("nqd,pd->pnq", self.lines.astype(Real), theta.astype(Real) - self.centre.astype(Real))
-        at = np.broadcast_to(self.predictor(self.centre), move.shape)
+        move = np.einsum("nqd,pd->pnq", self.precise, theta.astype(Real) - self.centre.astype(Real))
+        at = np.broadcast_to(self.at_centre, move.shape)
         coefficients = self.rows.along(self.y, at, move, order)
         return self.weights * sum(coefficients[1 : order + 1], np.zeros(move.shape[:2], dtype=Real))
 
     def _second(self, direction):
         """Slope and curvature of the likelihood along a direction of theta."""
-        move = np.einsum("nqd,d->nq", self.lines.astype(Real), direction.astype(Real))
-        coefficients = self.rows.along(self.y, self.predictor(self.centre)[0], move, 2)
+        move = np.einsum("nqd,d->nq", self.precise, direction.astype(Real))
+        coefficients = self.rows.along(self.y, self.at_centre[0], move, 2)
         return np.sum(self.weights * coefficients[1]), 2 * np.sum(self.weights * coefficients[2])
 
     @cached_property
