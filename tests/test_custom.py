@@ -367,7 +367,7 @@ def test_formulas_that_cannot_be_used(formula, options, message):
         ("log(eta) - y*eta", "has no derivatives at t = 0"),
         ("1/eta", "has no derivatives at t = 0"),
         ("softplus(" * 6 + "eta" + ")" * 6, "too many to prove anything of"),
-        ("exp(eta) + eta**64/1e90", "has no derivatives at t"),
+        ("eta**64/1e90 + eta**2", "has no derivatives at t"),
         ("sqrt(eta)", "has no derivatives at t = 0|could not be isolated"),
     ],
 )
