@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, wraps
 from typing import NamedTuple
 
 import numpy as np
@@ -22,15 +22,17 @@ BLOCK = 64
 class Logistic:
     """U(eta) = log(1 + exp(eta)) - y eta."""
 
-    def derivatives(self, y, eta):
-        """U and its first four derivatives in eta."""
+    def derivatives(self, y, eta, order=4):
+        """U and its derivatives in eta, the first four or none."""
         eta, y = Real(eta), Real(y)
         e = np.exp(-np.abs(eta))
+        value = np.maximum(eta, 0) + np.log1p(e) - y * eta
+        if order == 0:
+            return (value,)
         large, small = 1 / (1 + e), e / (1 + e)
         s = np.where(eta >= 0, large, small)
         c = np.where(eta >= 0, small, large)
         v = s * c
-        value = np.maximum(eta, 0) + np.log1p(e) - y * eta
         return value, s - y, v, v * (c - s), v * (1 - 6 * v)
 
     def constants(self, m):
@@ -45,13 +47,15 @@ class Student:
     nu: float
     scale: float
 
-    def derivatives(self, y, eta):
-        """U and its first four derivatives in eta."""
+    def derivatives(self, y, eta, order=4):
+        """U and its derivatives in eta, the first four or none."""
         nu, scale = Real(self.nu), Real(self.scale)
         t = (Real(y) - Real(eta)) / scale
         square = t * t
-        q = (nu + square) * scale  # powers as products: those of extended precision are slow
         value = (nu + 1) / 2 * np.log1p(square / nu)
+        if order == 0:
+            return (value,)
+        q = (nu + square) * scale  # powers as products: those of extended precision are slow
         first = -(nu + 1) * t / q
         second = (nu + 1) * (nu - square) / (q * q)
         third = -2 * (nu + 1) * t * (square - 3 * nu) / (q * q * q)
@@ -71,18 +75,28 @@ class Student:
 
 
 class Series:
-    """Taylor coefficients of orders 0 to 4 of a function of eta, in extended precision: c[m] is f^(m) / m!.
+    """Taylor coefficients of orders 0 to 4, or to fewer, of a function of eta, in extended precision.
 
-    Enough arithmetic to differentiate any formula: no derivative is written down by hand.
+    c[m] is f^(m) / m!; its shape is that of eta, or one that broadcasts to it. Enough arithmetic to differentiate any
+    formula: no derivative is written down by hand. Orders that nobody asks for are not computed.
     """
 
     def __init__(self, *coefficients):
-        self.c = [Real(c) for c in np.broadcast_arrays(*coefficients)]
+        self.c = [c if getattr(c, "dtype", None) == Real else Real(c) for c in coefficients]
 
     @classmethod
-    def variable(cls, eta):
+    def variable(cls, eta, order=4):
         """The function eta itself."""
-        return cls(Real(eta), 1, 0, 0, 0)
+        return cls.line(eta, 1, order)
+
+    @classmethod
+    def line(cls, start, slope, order=4):
+        """The function start + slope s of s."""
+        return cls(start, slope, 0, 0, 0).to(order)
+
+    def to(self, order):
+        """The same without orders beyond one."""
+        return Series(*self.c[: order + 1])
 
     def __add__(self, other):
         if isinstance(other, Series):
@@ -91,7 +105,7 @@ class Series:
 
     def __mul__(self, other):
         if isinstance(other, Series):
-            return Series(*(sum(self.c[j] * other.c[m - j] for j in range(m + 1)) for m in range(5)))
+            return Series(*(sum(self.c[j] * other.c[m - j] for j in range(m + 1)) for m in range(len(self.c))))
         return Series(*(a * other for a in self.c))
 
     __radd__, __rmul__ = __add__, __mul__
@@ -105,7 +119,7 @@ class Series:
     def _from_slope(self, value, slope_times):
         """The f with the given value whose coefficients follow from those before, by m f_m = slope_times(f, m)."""
         found = [value]
-        for m in range(1, 5):
+        for m in range(1, len(self.c)):
             found.append(slope_times(found, m) / m)
         return Series(*found)
 
@@ -135,17 +149,17 @@ class Series:
         """-log Phi(a), from its slope -h: h' = -h (a + h) by definition, as functions of a; then along a."""
         from scipy.special import log_ndtr
 
-        a = np.float64(self.c[0])
+        a, order = np.float64(self.c[0]), len(self.c) - 1
         value = -log_ndtr(a)
         # Plain double precision: nothing else in NumPy knows Phi. Errors are of the order of 1e-16.
         h = [np.exp(Real(value) - Real(a) ** 2 / 2) / np.sqrt(2 * Real(math.pi))]
-        for m in range(3):
+        for m in range(order - 1):
             both = [h[j] + (a if j == 0 else 1 if j == 1 else 0) for j in range(m + 1)]
             h.append(-sum(h[j] * both[m - j] for j in range(m + 1)) / (m + 1))
-        outer = [value, *(-h[m - 1] / m for m in range(1, 5))]
+        outer = [value, *(-h[m - 1] / m for m in range(1, order + 1))]
         step = Series(0 * a, *self.c[1:])
-        total = Series(outer[4], 0, 0, 0, 0)
-        for m in (3, 2, 1, 0):
+        total = Series(outer[order], *[0] * order)
+        for m in reversed(range(order)):
             total = total * step + outer[m]
         return total
 
@@ -166,8 +180,8 @@ class Series:
         return total - below + np.log(2 * Real(math.pi)) / 2
 
     def derivatives(self):
-        """The function and its first four derivatives."""
-        return tuple(c * math.factorial(m) for m, c in enumerate(self.c))
+        """The function and its derivatives."""
+        return tuple(c * math.factorial(m) for m, c in enumerate(np.broadcast_arrays(*self.c)))
 
 
 @dataclass(frozen=True)
@@ -176,10 +190,10 @@ class Formula:
 
     potential: Callable
 
-    def derivatives(self, y, eta):
-        """U and its first four derivatives in eta."""
+    def derivatives(self, y, eta, order=4):
+        """U and its derivatives in eta, the first four or fewer."""
         y, eta = np.broadcast_arrays(Real(y), Real(eta))
-        return self.potential(y, Series.variable(eta)).derivatives()
+        return self.potential(y, Series.variable(eta, order)).derivatives()
 
 
 def poisson(y, eta):
@@ -277,6 +291,23 @@ class OtherPrior(NamedTuple):
         return 1 / right - 1 / left, 1 / right**2 + 1 / left**2
 
 
+def remembered(method):
+    """Keep what a method found at the last few points: a chain asks for each of its points several times."""
+
+    @wraps(method)
+    def at(problem, theta, *rest):
+        theta = np.atleast_2d(theta)
+        key, recent = (method.__name__, theta.shape, theta.tobytes(), *rest), problem.recent
+        if key not in recent:
+            if len(recent) >= 12:
+                del recent[next(iter(recent))]
+            recent[key] = method(problem, theta, *rest)
+            recent[key].flags.writeable = False
+        return recent[key]
+
+    return at
+
+
 @dataclass(frozen=True)
 class Problem:
     """A posterior and the centre of its expansion."""
@@ -297,6 +328,7 @@ class Problem:
     free: int = 0
     """The first so many coordinates move core rows only."""
     memo: dict = field(default_factory=dict, compare=False)
+    recent: dict = field(default_factory=dict, compare=False)
 
     @property
     def n(self):
@@ -305,23 +337,30 @@ class Problem:
 
     def predictor(self, theta):
         """Linear predictors, (points, rows)."""
-        return np.atleast_2d(theta).astype(Real) @ self.X.T.astype(Real) + self.offset.astype(Real)
+        return np.atleast_2d(theta).astype(Real) @ self.precise.T + self.offset.astype(Real)
+
+    @cached_property
+    def precise(self):
+        """X in extended precision."""
+        return self.X.astype(Real)
 
     @cached_property
     def jet(self):
         """U_i and its derivatives at the centre."""
         return self.rows.derivatives(self.y, self.predictor(self.centre)[0])
 
+    @remembered
     def row_potentials(self, theta):
         """U_i at each point, (points, rows)."""
-        return self.weights * self.rows.derivatives(self.y, self.predictor(theta))[0]
+        return self.weights * self.rows.derivatives(self.y, self.predictor(theta), 0)[0]
 
+    @remembered
     def row_expansions(self, theta, order):
         """Taylor expansions of order 1 to 3 around the centre, without the constant; (points, rows).
 
         Order 0 is the plain factorisation: no expansion at all.
         """
-        step = (np.atleast_2d(theta).astype(Real) - self.centre.astype(Real)) @ self.X.T.astype(Real)
+        step = (np.atleast_2d(theta).astype(Real) - self.centre.astype(Real)) @ self.precise.T
         total, power = np.zeros_like(step), np.ones_like(step)
         for m in range(1, order + 1):
             power = power * step
@@ -342,7 +381,7 @@ class Problem:
         """Minus the log of the surrogate: the exact prior, core rows as they are, the expansion of the others."""
         expansions = self.row_expansions(theta, order)
         if self.core:
-            core = list(self.core)
+            core, expansions = list(self.core), expansions.copy()
             expansions[:, core] = (self.row_potentials(theta) - self.weights * self.jet[0])[:, core]
         return expansions.sum(axis=1) + self.prior(theta)
 
@@ -407,10 +446,10 @@ class JointRows:
     """suprema(problem, order, radius): largest rise, fall and absolute value of the derivative of order k + 1 along a
     unit step in whitened coordinates, (3, rows)."""
 
-    def along(self, y, eta, move):
-        """Taylor coefficients of orders 0 to 4 of s -> U(eta + s move); eta and move are (..., rows, q)."""
+    def along(self, y, eta, move, order=4):
+        """Taylor coefficients up to an order of s -> U(eta + s move); eta and move are (..., rows, q)."""
         y = np.broadcast_to(Real(y), eta.shape[:-1])
-        steps = [Series(Real(eta[..., j]), Real(move[..., j]), 0, 0, 0) for j in range(eta.shape[-1])]
+        steps = [Series.line(eta[..., j], move[..., j], order) for j in range(eta.shape[-1])]
         return self.potential(y, *steps).c
 
 
@@ -423,31 +462,42 @@ class JointProblem(Problem):
 
     def predictor(self, theta):
         """Predictors, (points, rows, q); the offset is (rows, q)."""
-        return np.einsum("nqd,pd->pnq", self.lines.astype(Real), np.atleast_2d(theta).astype(Real)) + self.offset
+        return np.einsum("nqd,pd->pnq", self.precise, np.atleast_2d(theta).astype(Real)) + self.offset
+
+    @cached_property
+    def precise(self):
+        """Lines in extended precision."""
+        return self.lines.astype(Real)
+
+    @cached_property
+    def at_centre(self):
+        """Predictors at the centre, (1, rows, q)."""
+        return self.predictor(self.centre)
 
     @cached_property
     def jet(self):
         """U_i at the centre, in the place of all derivatives."""
         at = self.predictor(self.centre)[0]
-        return (self.rows.along(self.y, at, np.zeros_like(at))[0],)
+        return (self.rows.along(self.y, at, np.zeros_like(at), 0)[0],)
 
+    @remembered
     def row_potentials(self, theta):
         """U_i at each point, (points, rows)."""
         at = self.predictor(theta)
-        return self.weights * self.rows.along(self.y, at, np.zeros_like(at))[0]
+        return self.weights * self.rows.along(self.y, at, np.zeros_like(at), 0)[0]
 
+    @remembered
     def row_expansions(self, theta, order):
         """Taylor expansions along the way from the centre, without the constant; (points, rows)."""
-        theta = np.atleast_2d(theta)
-        move = np.einsum("nqd,pd->pnq", self.lines.astype(Real), theta.astype(Real) - self.centre.astype(Real))
-        at = np.broadcast_to(self.predictor(self.centre), move.shape)
-        coefficients = self.rows.along(self.y, at, move)
+        move = np.einsum("nqd,pd->pnq", self.precise, theta.astype(Real) - self.centre.astype(Real))
+        at = np.broadcast_to(self.at_centre, move.shape)
+        coefficients = self.rows.along(self.y, at, move, order)
         return self.weights * sum(coefficients[1 : order + 1], np.zeros(move.shape[:2], dtype=Real))
 
     def _second(self, direction):
         """Slope and curvature of the likelihood along a direction of theta."""
-        move = np.einsum("nqd,d->nq", self.lines.astype(Real), direction.astype(Real))
-        coefficients = self.rows.along(self.y, self.predictor(self.centre)[0], move)
+        move = np.einsum("nqd,d->nq", self.precise, direction.astype(Real))
+        coefficients = self.rows.along(self.y, self.at_centre[0], move, 2)
         return np.sum(self.weights * coefficients[1]), 2 * np.sum(self.weights * coefficients[2])
 
     @cached_property
@@ -488,8 +538,8 @@ def mixed_derivatives(potential, y, eta, second, m):
     turns = np.arange(-m, m + 1, 2).astype(Real)
     values = []
     for turn in turns:
-        steps = Series(Real(eta), Real(1), 0, 0, 0), Series(Real(second), turn, 0, 0, 0)
-        values.append(potential(Real(y), *steps).c[m] * math.factorial(m))
+        steps = Series.line(eta, 1, m), Series.line(second, turn, m)
+        values.append(potential(Real(y), *steps).derivatives()[m])
     binomial = np.array([math.comb(m, b) for b in range(m + 1)], dtype=float)
     matrix = np.float64(turns[:, None] ** np.arange(m + 1)) * binomial
     return np.linalg.solve(matrix, np.float64(np.stack(values)).reshape(m + 1, -1))
@@ -535,23 +585,14 @@ def _noise_suprema(problem, mixed, m, radius):
         for t in (-1, 1)
     ]
     first, last = np.min(corners, axis=0), np.max(corners, axis=0)
-    share, rows = np.linspace(0.0, 1.0, 201), np.arange(problem.n)
-    whole_grid = first[:, None] + (last - first)[:, None] * share
-    coarse = mixed(whole_grid.ravel(), m).reshape(m + 1, problem.n, share.size)
-    every = []
+    coarse, every = mixed(_grid(first, last, 201).ravel(), m).reshape(m + 1, 201, problem.n), []
     for b in range(m + 1):
-        ends = []
-        for sign in (1.0, -1.0):
-            grid, values = whole_grid, sign * coarse[b]
-            best = values.max(axis=1)
-            for _ in range(2):
-                k = np.argmax(values, axis=1)
-                low, high = grid[rows, np.maximum(k - 1, 0)], grid[rows, np.minimum(k + 1, share.size - 1)]
-                grid = low[:, None] + (high - low)[:, None] * share
-                values = sign * mixed(grid.ravel(), m)[b].reshape(grid.shape)
-                best = np.maximum(best, values.max(axis=1))
-            ends.append(np.maximum(best, 0.0) * shrink ** (m - b))
-        every.append(ends)
+
+        def derivative(u, b=b):
+            return mixed(u.ravel(), m)[b].reshape(u.shape)
+
+        ends = extremes(derivative, first, last, 201, 41, 3, coarse[b])
+        every.append([np.maximum(end, 0.0) * shrink ** (m - b) for end in ends])
     return along_moves(every, norms.T)
 
 
@@ -634,7 +675,8 @@ def interval_ends(polynomials, low, high):
     return ends
 
 
-class Atoms(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Atoms:
     """Quantities in which derivatives by two predictors are polynomials."""
 
     values: Callable
@@ -645,27 +687,6 @@ class Atoms(NamedTuple):
     """Which responses there are, and the two slopes of the potential."""
     turn: Callable | None = None
     """Of a response: the first predictor at which an atom is not monotone."""
-
-    def polynomials(self, potential_slopes, m):
-        """Derivatives of order m by b, as SymPy's polynomials in the atoms."""
-        import sympy
-
-        names = sorted(self.values(Real(1), Real(0), Real(0)))
-        atoms = sympy.symbols(names)
-        known = dict(zip(names, atoms, strict=True))
-
-        def slope(expression, j):
-            read = [sympy.sympify(self.slopes.get(name, ("0", "0"))[j], known) for name in names]
-            return sympy.expand(sum(sympy.diff(expression, a) * r for a, r in zip(atoms, read, strict=True)))
-
-        found = []
-        for b in range(m + 1):
-            by = [0] * (m - b) + [1] * b
-            expression = sympy.sympify(potential_slopes[by[0]], known)
-            for j in by[1:]:
-                expression = slope(expression, j)
-            found.append(sympy.Poly(expression, *atoms))
-        return names, found
 
     def suprema(self, problem, order, radius):
         """Ranges of the polynomials term by term, each atom between its values at the corners of the box."""
@@ -679,7 +700,7 @@ class Atoms(NamedTuple):
         corners = [self.values(Real(problem.y), s, t) for s, t in itertools.product(firsts, seconds)]
         found = np.zeros((3, problem.n))
         for present, slopes in self.kinds:
-            names, polynomials = self.polynomials(slopes, m)
+            names, polynomials = polynomials_of(self, slopes, m)
             low, high = (
                 [end([corner[name] for corner in corners], axis=0) for name in names] for end in (np.min, np.max)
             )
@@ -687,6 +708,29 @@ class Atoms(NamedTuple):
             found = np.where(present(problem.y), np.float64(along_moves(ends, norms)), found)
         problem.memo[order, radius] = found
         return found
+
+
+@cache
+def polynomials_of(kind, potential_slopes, m):
+    """Derivatives of order m by b, as SymPy's polynomials in the atoms of a kind."""
+    import sympy
+
+    names = sorted(kind.values(Real(1), Real(0), Real(0)))
+    atoms = sympy.symbols(names)
+    known = dict(zip(names, atoms, strict=True))
+
+    def slope(expression, j):
+        read = [sympy.sympify(kind.slopes.get(name, ("0", "0"))[j], known) for name in names]
+        return sympy.expand(sum(sympy.diff(expression, a) * r for a, r in zip(atoms, read, strict=True)))
+
+    found = []
+    for b in range(m + 1):
+        by = [0] * (m - b) + [1] * b
+        expression = sympy.sympify(potential_slopes[by[0]], known)
+        for j in by[1:]:
+            expression = slope(expression, j)
+        found.append(sympy.Poly(expression, *atoms))
+    return names, found
 
 
 def _of_zeros(y, eta, zeta):
@@ -763,6 +807,7 @@ AMOUNT = Atoms(
 
 
 GAUSS = tuple(Real(part) for part in np.polynomial.legendre.leggauss(60))
+"""Nodes and weights on -1 to 1."""
 
 
 def ordinal_probit(y, a, b, levels):
@@ -770,11 +815,10 @@ def ordinal_probit(y, a, b, levels):
     middle = (y > 0) & (y < levels - 1)
     with np.errstate(invalid="ignore", over="ignore"):
         gap = (a - b) * middle + (1.0 - middle)
-        total, start = gap * 0, b * middle
-        for node, weight in zip(*GAUSS, strict=True):
-            x = start + gap * ((1 + node) / 2)
-            total = total + (x * x * Real(-0.5)).exp() * (weight / 2)
-        inside = -((gap * total).log())
+        node, weight = (part.reshape(-1, *[1] * np.ndim(gap.c[0])) for part in GAUSS)
+        x = b * middle + gap * ((1 + node) / 2)
+        heights = (x * x * Real(-0.5)).exp() * (weight / 2)
+        inside = -((gap * Series(*(np.sum(c, axis=0) for c in heights.c))).log())
         return a.normal_tail() * (y == 0) + (-b).normal_tail() * (y == levels - 1) + inside * middle
 
 
@@ -798,26 +842,30 @@ LEVEL = Atoms(
 
 
 def level_moments(p, q, share):
-    """Means of max(w, 0)^j and max(-w, 0)^j, w from -share to 1 - share with density exp(-p w - q w^2)."""
-    node, weight = GAUSS
+    """Means of max(w, 0)^j and max(-w, 0)^j, w from -share to 1 - share with density exp(-p w - q w^2), for rows."""
+    node, weight = (part[:, None] for part in GAUSS)
     found = []
     for length, sign in ((1 - share, 1), (share, -1)):
         w = length * (1 + node) / 2
         density = length * weight / 2 * np.exp(-sign * p * w - q * w * w)
-        found.append([np.sum(density * w**j) for j in range(9)])
+        moments = []
+        for _ in range(9):
+            moments.append(np.sum(density, axis=0))
+            density = density * w
+        found.append(moments)
     plus, minus = np.array(found)
     return plus / (plus[0] + minus[0]), minus / (plus[0] + minus[0])
 
 
 def level_ranges(a, b, share, wide, turn):
-    """Low and high ends of c, h, 1 / h and eight moments, in the order of LEVEL's names."""
+    """Low and high ends of c, h, 1 / h and eight moments, in the order of LEVEL's names; each for all rows."""
     h = a - b
     c = b + share * h
     corners = [x * y for x in (c - wide, c + wide) for y in (h - turn, h + turn)]
     (plus, minus), (plus_after, minus_after) = (
-        level_moments(p, h * h / 2, share) for p in (min(corners), max(corners))
+        level_moments(end(corners, axis=0), h * h / 2, share) for end in (np.min, np.max)
     )
-    factor = np.exp(((h + turn) ** 2 - h * h) / 2 * max(share, 1 - share) ** 2)
+    factor = np.exp(((h + turn) ** 2 - h * h) / 2 * np.maximum(share, 1 - share) ** 2)
     ends = {"c": (c - wide, c + wide), "h": (h - turn, h + turn), "g": (1 / (h + turn), 1 / (h - turn))}
     for j in range(1, 9):
         positive, negative = (
@@ -834,30 +882,35 @@ def level_ranges(a, b, share, wide, turn):
 def ordinal_probit_suprema(levels):
     """Of the lowest and highest level those of the probit's curve; of others intervals around the level's mean."""
 
+    def inner(problem, rows, radius, m):
+        """Levels with two cut points: infinite where these may meet."""
+        at, white = problem.predictor(problem.centre)[0][rows], (problem.lines @ problem.unwhiten)[rows]
+        a, b = at.T
+        lengths = np.linalg.norm([white[:, 0], white[:, 1], white[:, 0] - white[:, 1]], axis=2)
+        apart = a - b > radius * lengths[2]
+        found = np.full((3, rows.size), math.inf)
+        (a, b), lengths = (a[apart], b[apart]), lengths[:, apart]
+        plus, minus = level_moments(b * (a - b), (a - b) ** 2 / 2, 0 * a)
+        share = plus[1] - minus[1]
+        wide, turn = share * lengths[0] + (1 - share) * lengths[1], lengths[2]
+        _, polynomials = polynomials_of(LEVEL, LEVEL.kinds[0][1], m)
+        low, high = level_ranges(a, b, share, radius * wide, radius * turn)
+        found[:, apart] = np.float64(along_moves(interval_ends(polynomials, low, high), (wide, turn)))
+        return found
+
     def suprema(problem, order, radius):
         m = order + 1
         if (order, radius) in problem.memo:
             return problem.memo[order, radius]
-        at, white = problem.predictor(problem.centre)[0], problem.lines @ problem.unwhiten
-        _, polynomials = LEVEL.polynomials(LEVEL.kinds[0][1], m)
+        at, norms = np.float64(problem.predictor(problem.centre)[0]), problem.norms
         found = np.zeros((3, problem.n))
-        for i, level in enumerate(problem.y):
-            norms = [np.linalg.norm(line) for line in (*white[i], white[i, 0] - white[i, 1])]
-            if 0 < level < levels - 1:
-                a, b = at[i]
-                if not a - b > radius * norms[2]:
-                    found[:, i] = math.inf
-                    continue
-                plus, minus = level_moments(b * (a - b), (a - b) ** 2 / 2, Real(0))
-                share = plus[1] - minus[1]
-                lengths = share * norms[0] + (1 - share) * norms[1], norms[2]
-                low, high = level_ranges(a, b, share, radius * lengths[0], radius * lengths[1])
-                found[:, i] = np.float64(along_moves(interval_ends(polynomials, low, high), lengths))
-                continue
-            norm, centre, sign = (norms[0], at[i, 0], 1) if level == 0 else (norms[1], at[i, 1], -1)
-            low, high = float(centre - radius * norm), float(centre + radius * norm)
-            ends = [end * norm**m for end in extremes(lambda x, s=sign: (x * s).normal_tail(), low, high, m)]
-            found[:, i] = (*ends, max(ends)) if m % 2 == 0 else (max(ends),) * 3
+        for level, j, sign in ((0, 0, 1), (levels - 1, 1, -1)):
+            rows = np.flatnonzero(problem.y == level)
+            found[:, rows] = curve_suprema(
+                lambda x, s=sign: (x * s).normal_tail(), at[rows, j], norms[rows, j], radius, m
+            )
+        rows = np.flatnonzero((problem.y > 0) & (problem.y < levels - 1))
+        found[:, rows] = inner(problem, rows, radius, m)
         problem.memo[order, radius] = found
         return found
 
@@ -875,19 +928,40 @@ def ordinal_logit(y, a, b, levels):
         return one + other - (-((-gap).expm1())).log() * middle
 
 
-def extremes(function, low, high, m):
-    """Largest value of the m-th derivative of a function of one variable on an interval, and of minus it, by a grid."""
+def extremes(function, low, high, points, finer, rounds, coarse=None):
+    """Largest value of a function on each of many intervals, and of minus it, by a grid that is refined.
+
+    `function(x)` takes (points, intervals); `coarse` are its values on the first grid, if they are known.
+    """
+    first = _grid(low, high, points)
+    coarse = function(first) if coarse is None else coarse
     found = []
     for sign in (1.0, -1.0):
-        here, there, best = low, high, -math.inf
-        for _ in range(3):
-            grid = np.linspace(here, there, 301)
-            values = sign * np.float64(function(Series.variable(grid)).derivatives()[m])
-            k = int(np.argmax(values))
-            best = max(best, values[k])
-            here, there = grid[max(k - 1, 0)], grid[min(k + 1, 300)]
-        found.append(max(best, 0.0))
+        grid, values = first, sign * coarse
+        best = np.max(values, axis=0)
+        for _ in range(rounds):
+            k, column = np.argmax(values, axis=0), np.arange(grid.shape[1])
+            grid = _grid(grid[np.maximum(k - 1, 0), column], grid[np.minimum(k + 1, len(grid) - 1), column], finer)
+            values = sign * function(grid)
+            best = np.maximum(best, np.max(values, axis=0))
+        found.append(best)
     return found
+
+
+def _grid(low, high, points):
+    return low + (high - low) * np.linspace(0.0, 1.0, points)[:, None]
+
+
+def curve_suprema(function, centre, norm, radius, m):
+    """Rise, fall and absolute value, (3, rows), of a function of one predictor within radius * norm of a centre."""
+
+    def derivative(x):
+        return np.float64(function(Series.variable(x, m)).derivatives()[m])
+
+    ends = extremes(derivative, centre - radius * norm, centre + radius * norm, 301, 301, 2)
+    rise, fall = (np.maximum(end, 0.0) * norm**m for end in ends)
+    whole = np.maximum(rise, fall)
+    return np.stack([rise, fall, whole] if m % 2 == 0 else [whole] * 3)
 
 
 def ordinal_suprema(levels):
@@ -910,15 +984,9 @@ def ordinal_suprema(levels):
                 (problem.y > 0) & (problem.y < levels - 1),
             ),
         ]
-        for i in range(problem.n):
-            for centre, lines, function, present in parts:
-                if not present[i]:
-                    continue
-                norm = np.linalg.norm(lines[i])
-                low, high = centre[i] - radius * norm, centre[i] + radius * norm
-                ends = [end * norm**m for end in extremes(function, low, high, m)]
-                whole = max(ends)
-                found[:, i] += (*ends, whole) if m % 2 == 0 else (whole,) * 3
+        for centre, lines, function, present in parts:
+            norm = np.linalg.norm(lines[present], axis=1)
+            found[:, present] += curve_suprema(function, centre[present], norm, radius, m)
         problem.memo[order, radius] = found
         return found
 
@@ -939,16 +1007,12 @@ def local_extremes(problem, order, radius):
         return problem.memo[key]
     a = np.linalg.norm((problem.X @ problem.unwhiten)[:, problem.free :], axis=1)
     eta = np.float64(problem.predictor(problem.centre)[0])
-    found = np.empty((2, problem.n))
-    for i, (row, sign) in itertools.product(range(problem.n), enumerate((1.0, -1.0))):
-        low, high, best = eta[i] - radius * a[i], eta[i] + radius * a[i], -math.inf
-        for _ in range(4):
-            grid = np.linspace(low, high, 2001)
-            values = sign * problem.rows.derivatives(problem.y[i], grid)[order + 1]
-            at = int(np.argmax(values))
-            best = max(best, float(values[at]))
-            low, high = grid[max(at - 1, 0)], grid[min(at + 1, 2000)]
-        found[row, i] = best
+
+    def derivative(grid):
+        return np.float64(problem.rows.derivatives(problem.y, grid, order + 1)[order + 1])
+
+    # The position is known to 1e-8 of the interval, so an inner extreme to its last digit.
+    found = np.array(extremes(derivative, eta - radius * a, eta + radius * a, 2001, 101, 3))
     problem.memo[key] = found
     return found
 

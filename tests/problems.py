@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -494,33 +494,67 @@ def _problem(case: str, centre: bytes) -> oracle.Problem:
     return ALL_CASES[case].problem(np.frombuffer(centre))
 
 
-def log_acceptance(prepared: Any, z: np.ndarray, other: np.ndarray) -> float:
+class Enumeration:
     """The log of the probability that a step from z to other is accepted, by enumeration of all rows.
 
     The kernel's own parts, in expectation: log a0 - rate * sum_i p_i min(share_i, lambda_i / bar lambda_i) for each
-    kind of event, with p_i what the alias table really draws.
+    kind of event, with p_i what the alias table really draws. What was found at a point or for a step is kept: the same
+    are asked for again, backwards and with another R.
     """
-    target, model = prepared.target, prepared.model
-    bound, rows = target.bound, target.rows
-    rate = step_rate(target, z, other)
-    if not rate < bound.truncation or not np.isfinite(rate):
-        return min(0.0, log_ratio(prepared, z, other))
-    total = min(0.0, surrogate_at(target, z) - surrogate_at(target, other))
-    if not rate > 0.0:
+
+    def __init__(self, prepared: Any) -> None:
+        target, model = prepared.target, prepared.model
+        self.prepared = prepared
+        self._block = model.source.whole.converted()
+        self._eta = model.predictors.at(self._block, target.centre)
+        self._points: dict[bytes, tuple[float, Any]] = {}
+        self._thinned: dict[bytes, float] = {}
+        self._plain: dict[bytes, float] = {}
+
+    def log_acceptance(self, z: np.ndarray, other: np.ndarray, truncation: float) -> float:
+        """With the given R."""
+        step, rate = z.tobytes() + other.tobytes(), step_rate(self.prepared.target, z, other)
+        if not rate < truncation or not np.isfinite(rate):
+            if step not in self._plain:
+                self._plain[step] = min(0.0, log_ratio(self.prepared, z, other))
+            return self._plain[step]
+        if step not in self._thinned:
+            self._thinned[step] = self._by_thinning(z, other, rate)
+        return self._thinned[step]
+
+    def _at(self, z: np.ndarray) -> tuple[float, Any]:
+        """The surrogate at a point, and how far predictors have moved there."""
+        key, target = z.tobytes(), self.prepared.target
+        if key not in self._points:
+            moves = self.prepared.model.predictors.moves(self._block, shifted(target, z))
+            self._points[key] = surrogate_at(target, z), moves
+        return self._points[key]
+
+    @cached_property
+    def _drawn(self) -> np.ndarray:
+        return _drawn(self.prepared.target.rows.table)
+
+    def _by_thinning(self, z: np.ndarray, other: np.ndarray, rate: float) -> float:
+        target, model = self.prepared.target, self.prepared.model
+        bound, rows = target.bound, target.rows
+        (here, old), (there, new) = self._at(z), self._at(other)
+        total = min(0.0, here - there)
+        if not rate > 0.0:
+            return total
+        left = rows.weight * model.rows.remainders(self._block.responses, self._eta, old, new, bound.order)
+        before, after, between = state_factors(target, z, other)
+        # Which kind of event is where on the clock, as the kernel itself says in the middle of each stretch.
+        ends = [0.0, bound.total * before, rate] if before > 0.0 and after > 0.0 else [0.0, rate]
+        for low, high in itertools.pairwise(ends):
+            kind = kind_of(0.5 * (low + high), bound.total, before, after)
+            factor = {RISE: after, FALL: before, STEP: between}[kind]
+            total -= (high - low) * _chance(kind, left, self._drawn, factor * rows.psi, rows.shares)
         return total
-    block = model.source.whole.converted()
-    eta = model.predictors.at(block, target.centre)
-    old, new = (model.predictors.moves(block, shifted(target, point)) for point in (z, other))
-    left = rows.weight * model.rows.remainders(block.responses, eta, old, new, bound.order)
-    drawn = _drawn(rows.table)
-    before, after, between = state_factors(target, z, other)
-    # Which kind of event is where on the clock, as the kernel itself says in the middle of each stretch.
-    ends = [0.0, bound.total * before, rate] if before > 0.0 and after > 0.0 else [0.0, rate]
-    for low, high in itertools.pairwise(ends):
-        kind = kind_of(0.5 * (low + high), bound.total, before, after)
-        factor = {RISE: after, FALL: before, STEP: between}[kind]
-        total -= (high - low) * _chance(kind, left, drawn, factor * rows.psi, rows.shares)
-    return total
+
+
+def log_acceptance(prepared: Any, z: np.ndarray, other: np.ndarray) -> float:
+    """The same for one step, with the kernel's own R."""
+    return Enumeration(prepared).log_acceptance(z, other, prepared.target.bound.truncation)
 
 
 @njit

@@ -107,15 +107,16 @@ def test_remainders_keep_their_digits(family, order):
             assert abs(found - float(exact)) <= allowed, (t, delta)
 
 
-def ratios(prepared, z, other, rows):
-    """lambda_i / bar lambda_i of the given rows, from the package's own parts."""
+def ratios(prepared, z, other, rows, read=None):
+    """lambda_i / bar lambda_i of the given rows, from the package's own parts; they may have been read before."""
     target, model = prepared.target, prepared.model
     factor = step_rate(target, z, other) / target.bound.total
     if not 0.0 < factor < math.inf:
         return np.zeros(len(rows))
-    read = [row_of(target, i) for i in rows]
+    read = [row_of(target, i) for i in rows] if read is None else read
     eta = np.array([row.eta for row in read]).T
-    old, new = (np.array([row.moved(target, shifted(target, point)) for row in read]).T for point in (z, other))
+    steps = shifted(target, z), shifted(target, other)
+    old, new = (np.array([row.moved(target, step) for row in read]).T for step in steps)
     responses = np.array([row.response for row in read])
     left = model.rows.remainders(responses, eta, old, new, target.bound.order)
     return np.array(
@@ -128,10 +129,10 @@ def ratios(prepared, z, other, rows):
 
 def climb(prepared, rows, starts, evaluations):
     """The largest ratio that Nelder-Mead finds from the starting pairs."""
-    d = prepared.model.d
+    d, read = prepared.model.d, [row_of(prepared.target, i) for i in rows]
 
     def objective(x):
-        return -float(np.max(ratios(prepared, x[:d], x[d:], rows)))
+        return -float(np.max(ratios(prepared, x[:d], x[d:], rows, read)))
 
     best = 0.0
     for start in starts:
@@ -169,7 +170,8 @@ def test_no_row_exceeds_its_bound(case, order, bound):
     pairs *= reach * rng.random((60, 1)) ** 2 / np.linalg.norm(pairs, axis=1, keepdims=True)
     pairs[::3, d:] = pairs[::3, :d] * (1 + 1e-2 * rng.standard_normal((20, 1)))
     rows = np.flatnonzero(prepared.target.rows.psi)
-    reached = np.array([ratios(prepared, p[:d], p[d:], rows) for p in pairs])
+    read = [row_of(prepared.target, i) for i in rows]
+    reached = np.array([ratios(prepared, p[:d], p[d:], rows, read) for p in pairs])
     assert np.max(reached) <= 1 + 1e-9
     # Climb from the best pair of each of the most promising rows.
     for i in np.argsort(-reached.max(axis=0))[:4]:

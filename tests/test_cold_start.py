@@ -49,6 +49,14 @@ def draw(model, kernel=None, **options):
 def new_since(before):
     now = compiled_here()
     return {name: number - before.get(name, 0) for name, number in now.items() if number != before.get(name, 0)}
+
+def shared_draws():
+    # Of a chain that is made of what all chains share.
+    return draw(make(20_000), tb.kernels.ScalableMH(order=2)).posterior.beta.values.tolist()
+
+def as_on_two_cores():
+    # Where nothing was compiled before, a second process then helps.
+    os.sched_getaffinity = lambda process: {0, 1}
 """
 
 
@@ -67,6 +75,8 @@ def run(script, *arguments, **environment):
 
 
 FIRST = """
+    as_on_two_cores()
+    sys.executable = sys.argv[2] or sys.executable
     cache = os.environ["TALLBAYES_CACHE_DIR"]
     at_import = os.path.exists(cache)
     model = make()
@@ -91,7 +101,7 @@ FIRST = """
     before = compiled_here()
     draw(make(family=tb.families.Bernoulli("probit")))
     probit = new_since(before)
-    print(json.dumps([at_import, first, held_otherwise, probit]))
+    print(json.dumps([at_import, first, held_otherwise, probit, shared_draws()]))
 """
 
 AGAIN = """
@@ -105,11 +115,15 @@ AGAIN = """
 """
 
 
+FAILS = shutil.which("false")
+
+
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory):
-    """A cache that one process has filled, with what that process reported."""
+    """A cache that one process has filled alone, as its second process failed; with what that process reported."""
     room = tmp_path_factory.mktemp("cold")
-    reported, said = run(FIRST, room / "X.npy", TALLBAYES_CACHE_DIR=room / "cache", TALLBAYES_COMPILE_ALONE=1)
+    alone = {} if FAILS else {"TALLBAYES_COMPILE_ALONE": 1}
+    reported, said = run(FIRST, room / "X.npy", FAILS or "", TALLBAYES_CACHE_DIR=room / "cache", **alone)
     return room / "cache", reported, said
 
 
@@ -125,27 +139,45 @@ def test_import_alone_creates_no_directory(tmp_path):
 
 
 def test_compiling_is_announced_once_off_a_terminal(warm):
-    _, (_, first, _, _), said = warm
+    _, (_, first, *_), said = warm
     assert sum(first.values()) > 20
     assert [line for line in said.splitlines() if "compil" in line] == [f"{COMPILING} (about 8 s) ..."]
 
 
-SHARED = """
-    if sys.argv[1] == "broken":
-        sys.executable = "/bin/false"
-    os.sched_getaffinity = lambda process: {0, 1}
-    kernel = tb.kernels.ScalableMH(order=2)
-    tree = draw(make(20_000), kernel)
-    print(json.dumps([compiled_here(), tree.posterior.beta.values.tolist()]))
+WARM_UP = """
+    as_on_two_cores()
+    from tallbayes import cli
+    sys.argv = ["tallbayes", "warmup", "--family", "poisson", "--family", "bernoulli"]
+    sys.stdout = sys.stderr
+    try:
+        cli.main()
+    except SystemExit as ended:
+        assert not ended.code
+    print(json.dumps(compiled_here()), file=sys.__stdout__)
+"""
+
+AFTER_A_WARM_UP = """
+    for n in (300, 30_000):
+        for family in (tb.families.Bernoulli(), tb.families.Poisson()):
+            draw(make(n, family), draws=1000, progress=None)
+    print(json.dumps([compiled_here(), shared_draws()]))
 """
 
 
-@pytest.mark.skipif(not os.path.exists("/bin/false"), reason="needs a program that fails")
-def test_a_second_process_compiles_what_chains_share(tmp_path):
+@pytest.fixture(scope="module")
+def warmed_up(tmp_path_factory):
+    """What a warm-up in an empty cache compiled itself, what it said, and the same of a first call that follows."""
+    cache = tmp_path_factory.mktemp("ahead")
+    return run(WARM_UP, TALLBAYES_CACHE_DIR=cache), run(AFTER_A_WARM_UP, TALLBAYES_CACHE_DIR=cache)
+
+
+@pytest.mark.skipif(FAILS is None, reason="needs a program that fails")
+def test_a_second_process_compiles_what_chains_share(warm, warmed_up):
     """And if it fails, nothing changes but time."""
-    (here, draws), _ = run(SHARED, "works", TALLBAYES_CACHE_DIR=tmp_path / "works")
-    (alone, same), _ = run(SHARED, "broken", TALLBAYES_CACHE_DIR=tmp_path / "broken")
+    _, (_, alone, _, _, draws), _ = warm
+    (here, _), ((_, same), _) = warmed_up
     chain = {"tallbayes.kernels.scalable_mh_steps.run_chunk", "tallbayes.kernels.thinning._thin by address"}
+    assert here
     assert not chain & set(here)
     assert chain <= set(alone)
     assert draws == same
@@ -178,12 +210,12 @@ def test_the_second_process_compiles_what_the_first_one_waits_for(monkeypatch):
 
 
 def test_another_design_compiles_nothing(warm):
-    _, (_, _, held_otherwise, _), _ = warm
+    _, (_, _, held_otherwise, *_), _ = warm
     assert held_otherwise == {}
 
 
 def test_another_family_compiles_its_own_functions_only(warm):
-    _, (_, first, _, probit), _ = warm
+    _, (_, first, _, probit, _), _ = warm
     assert first["tallbayes.kernels.scalable_mh_steps.run_chunk"] == 1
     assert probit
     rooms = {name.split(".")[1] for name in probit}
@@ -270,29 +302,15 @@ def test_compiling_is_said_unless_progress_is_unwanted(warm, tmp_path, progress)
 # -- compiled ahead --
 
 
-def test_after_a_warm_up_a_first_call_compiles_nothing(tmp_path):
+def test_after_a_warm_up_a_first_call_compiles_nothing(warmed_up):
     """Few rows, and more than one block of them."""
-    script = """
-        from tallbayes import cli
-        sys.argv = ["tallbayes", "warmup", "--family", "poisson", "--family", "bernoulli"]
-        sys.stdout = sys.stderr
-        try:
-            cli.main()
-        except SystemExit as ended:
-            assert not ended.code
-    """
-    _, said = run(script, TALLBAYES_CACHE_DIR=tmp_path)
+    (_, said), ((compiled, _), said_after) = warmed_up
     compiling, *lines = said.splitlines()
     assert compiling.startswith(COMPILING)
     assert [line.split(": ")[0] for line in lines] == ["poisson", "bernoulli"]
     assert all(line.endswith(" s") for line in lines)
-    script = """
-        for n in (300, 30_000):
-            for family in (tb.families.Bernoulli(), tb.families.Poisson()):
-                draw(make(n, family), draws=1000, progress=None)
-        print(json.dumps(compiled_here()))
-    """
-    assert run(script, TALLBAYES_CACHE_DIR=tmp_path) == ({}, "")
+    assert compiled == {}
+    assert said_after == ""
 
 
 # -- without a compiler --

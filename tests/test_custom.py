@@ -14,6 +14,7 @@ import pytest
 import sympy
 
 import tallbayes as tb
+from tallbayes import compiled
 from tallbayes.families import formula as formulas
 from tallbayes.families import intervals
 from tallbayes.families.certify import certify
@@ -209,8 +210,17 @@ DRAWS = f"""
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """A cache of its own, as other tests write to the common one at the same time; and draws that filled it."""
+    """A cache of its own, as other tests write to the common one at the same time; and draws that filled it.
+
+    It begins with what the common one has of the package itself, so that formulas are all there is to compile.
+    """
     directory = tmp_path_factory.mktemp("cache")
+    common = compiled.cache_directory()
+    for path in common.rglob("*.nb[ci]"):
+        place = directory / "tallbayes" / path.relative_to(common.parent)
+        if "formulas" not in path.parts:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
     return directory, another_process(DRAWS, directory)
 
 
@@ -357,7 +367,7 @@ def test_formulas_that_cannot_be_used(formula, options, message):
         ("log(eta) - y*eta", "has no derivatives at t = 0"),
         ("1/eta", "has no derivatives at t = 0"),
         ("softplus(" * 6 + "eta" + ")" * 6, "too many to prove anything of"),
-        ("exp(eta) + eta**64/1e90", "has no derivatives at t"),
+        ("eta**64/1e90 + eta**2", "has no derivatives at t"),
         ("sqrt(eta)", "has no derivatives at t = 0|could not be isolated"),
     ],
 )

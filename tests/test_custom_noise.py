@@ -281,10 +281,8 @@ def test_what_cannot_be_used(formula, given, words):
         ("atan(u)", "must have a finite integral"),
         ("softplus(u)", "as u goes to -infinity"),
         ("sqrt(u**2)**3 + u**2", "needs four derivatives|could not be isolated|no derivatives|is not known"),
-        (
-            "softplus(softplus(softplus(u))) + softplus(softplus(-u**2))",
-            "too many to prove|could not be|not proved",
-        ),
+        # Its own derivatives are few enough; those by the scale as well are not.
+        ("softplus(softplus(u)) + softplus(softplus(-u))", "too many to prove"),
     ],
 )
 def test_noise_that_cannot_be_proved_is_refused(formula, words, monkeypatch):

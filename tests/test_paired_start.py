@@ -73,7 +73,8 @@ def logistic(name, replicates, seed, batches=None):
     """z-scores for logistic regression.
 
     The model is prepared once: for this family only the gradient depends on the responses, so each replicate
-    puts its responses and its gradient in place.
+    puts its responses and its gradient in place. The target stays the same object: how it is passed to compiled code
+    is found out once.
     """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((N, D))
@@ -91,22 +92,26 @@ def logistic(name, replicates, seed, batches=None):
     fixed = np.asarray(PRIOR.scale) ** -2.0 * (CENTRE - np.asarray(PRIOR.mean))
     expands = name in {"SMH1", "SMH3"}
     moves = name in {"SMH2", "SMH2-global", "surrogate"}
+    if expands:
+        terms = target.surrogate.terms
+        expansion = terms.polynomial._replace(linear=np.empty(D))
+        target = target._replace(surrogate=target.surrogate._replace(terms=terms._replace(polynomial=expansion)))
+    if moves:
+        move = move._replace(drift=np.empty(D))
+        target = target._replace(prior=target.prior._replace(linear=np.empty(D)))
+    chain = dataclasses.replace(prepared, target=target, move=move)
     draws = stream(seed)
     before, after, responses = (np.empty((replicates, size)) for size in (D, D, N))
     for r in range(replicates):
         theta = prior_draw(rng)
         y[:] = rng.random(N) < 1.0 / (1.0 + np.exp(-X @ theta))
         gradient = metric.whiten((slope - y) @ X + fixed)
-        now, step = target, move
         if expands:
-            terms = target.surrogate.terms
-            expansion = terms.polynomial._replace(linear=gradient)
-            now = target._replace(surrogate=target.surrogate._replace(terms=terms._replace(polynomial=expansion)))
+            target.surrogate.terms.polynomial.linear[:] = gradient
         if moves:
             # G, which is taken off both polynomials, has the gradient as its linear part.
-            step = move._replace(drift=-(1.0 - move.keep) * gradient)
-            now = target._replace(prior=target.prior._replace(linear=metric.prior_gradient - gradient))
-        chain = dataclasses.replace(prepared, target=now, move=step)
+            move.drift[:] = -(1.0 - move.keep) * gradient
+            target.prior.linear[:] = metric.prior_gradient - gradient
         driver = Driver(chain, draws, metric.root.T @ (theta - CENTRE))
         out = run(driver, STEPS)
         assert driver.violations == 0

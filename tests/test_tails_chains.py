@@ -396,10 +396,19 @@ class Replicates:
         return np.mean(changes, axis=0) / np.std(changes, axis=0) * math.sqrt(len(changes))
 
 
-def with_responses(prepared, y, gradient):
-    """The same kernel for other responses: of a logistic model only the gradient depends on them, and core rows do.
+def with_own_arrays(prepared):
+    """The same kernel with copies of what `put_responses` writes to."""
+    target, tables = prepared.target, prepared.target.surrogate.terms.tables
+    prepared = with_terms(prepared, tables=tables._replace(facts=tables.facts.copy()))
+    target = prepared.target._replace(prior=target.prior._replace(linear=target.prior.linear.copy()))
+    return dataclasses.replace(prepared, target=target, move=prepared.move._replace(drift=np.empty(D)))
 
-    Tables stay as they were. That they are of other responses makes chains slower, and leaves them exact.
+
+def put_responses(prepared, y, gradient):
+    """Put other responses in place: of a logistic model only the gradient depends on them, and core rows do.
+
+    Tables stay as they were. That they are of other responses makes chains slower, and leaves them exact. The target
+    stays the same object: how it is passed to compiled code is found out once.
     """
     target, terms = prepared.target, prepared.target.surrogate.terms
     target.rows.responses[:, 0] = y
@@ -407,18 +416,13 @@ def with_responses(prepared, y, gradient):
     rows[:, D + RESPONSE] = y[:5]
     rows[:, D + TAYLOR] -= change * rows[:, D + PREDICTOR]  # U = log(1 + e^eta) - y eta
     rows[:, D + TAYLOR + 1] -= change
-    facts = terms.tables.facts.copy()
-    facts[:, GRADIENT] = gradient[terms.tables.axes]
-    terms = terms._replace(tables=terms.tables._replace(facts=facts))
-    target = target._replace(
-        prior=target.prior._replace(linear=prepared.metric.prior_gradient - gradient),
-        surrogate=target.surrogate._replace(terms=terms),
-    )
-    return dataclasses.replace(prepared, target=target, move=prepared.move._replace(drift=-gradient))
+    terms.tables.facts[:, GRADIENT] = gradient[terms.tables.axes]
+    target.prior.linear[:] = prepared.metric.prior_gradient - gradient
+    prepared.move.drift[:] = -gradient
 
 
 def prepared_once(name, count, seed, mutant=lambda prepared: prepared):
-    """z-scores, where one kernel takes the responses of each replicate in turn."""
+    """z-scores, where one kernel takes the responses of each replicate in turn; a mutant has other core rows."""
     replicates = Replicates(count, seed)
     X = replicates.X
     y = (np.arange(N) % 2).astype(float)
@@ -430,10 +434,14 @@ def prepared_once(name, count, seed, mutant=lambda prepared: prepared):
     at = [int(np.argmin(np.abs(rows[:, :D] - line).sum(axis=1))) for line in x]
     assert sorted(at) == list(range(5))
     prepared = with_terms(prepared, core=prepared.target.core._replace(rows=np.ascontiguousarray(rows[at])))
+    prepared = with_own_arrays(prepared)
+    broken = mutant(prepared)
     chance, fixed = 1 / (1 + np.exp(-X @ CENTRE)), SCALE**-2.0 * (CENTRE - MEAN)
     for r, y in enumerate(replicates.responses):
         gradient = prepared.metric.whiten((chance - y) @ X + fixed)
-        replicates.step(r, mutant(with_responses(prepared, y, gradient)))
+        put_responses(prepared, y, gradient)
+        broken.target.core.rows[:] = mutant(prepared).target.core.rows
+        replicates.step(r, broken)
     return replicates.scores
 
 
