@@ -47,6 +47,8 @@ def exact_prior(priors: CoefficientPriors, centre: Vector, whitening: Matrix) ->
 def exact_at(prior: ExactPrior, z: Matrix) -> Vector:
     """Return the negative log density of all these priors at the points in the lines of z, zero at the centre."""
     facts, rows, constant, _ = prior
+    if not facts.size:
+        return np.zeros(z.shape[0])
     theta = facts[:, CENTRE] + z @ rows.T
     kind, location, scale, shape = facts[:, KIND], facts[:, LOCATION], facts[:, SCALE], facts[:, SHAPE]
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

@@ -62,7 +62,7 @@ def evaluate(p: Polynomial, z: Matrix) -> Vector:
     """Return p at the points in the lines of z."""
     values = z @ p.linear + 0.5 * p.isotropic * np.einsum("bi,bi->b", z, z)
     if p.quadratic.size:
-        values += 0.5 * np.einsum("bi,ij,bj->b", z, p.quadratic, z, optimize=True)
+        values += 0.5 * np.einsum("bi,bi->b", z @ p.quadratic.T, z)
     if p.cubic.size:
         for first in range(0, z.shape[0], WIDTH):
             some = np.zeros((z.shape[1], WIDTH))
