@@ -1,7 +1,8 @@
-"""The parts that randomness is made of: alias table, uniform index, clock, seeds."""
+"""The parts that randomness is made of (alias table, uniform index, clock, seeds), and how rows are laid out."""
 
 import dataclasses
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
@@ -11,10 +12,11 @@ from scipy import stats
 import tallbayes as tb
 from problems import CASES, Driver, bench, in_batches, run, stream
 from tallbayes.kernels.target import step_rate
-from tallbayes.models.products import weighted_gram
+from tallbayes.models.products import times_transposed, weighted_gram
 from tallbayes.setup.polynomial import polynomial
 from tallbayes.sources import alias
 from tallbayes.sources.alias import alias_table, draw_row, uniform_index
+from tallbayes.sources.memory import rows_of_columns
 
 ALPHA = 1e-7  # false positives of every single test below; about forty of them
 
@@ -214,3 +216,34 @@ def test_weighted_products_take_weights_of_any_sign(negative):
     for w, x in zip(weight, rows, strict=True):
         wanted += w * np.outer(x, x)
     np.testing.assert_allclose(weighted_gram(rows, weight), wanted, rtol=0, atol=1e-12)
+
+
+def test_columns_of_every_kind_become_rows():
+    rng = np.random.default_rng(7)
+    n = 600  # more than two tiles
+    kinds = [
+        np.float64,
+        np.float32,
+        np.int8,
+        np.uint8,
+        np.bool_,
+        np.int16,
+        np.uint16,
+        np.int32,
+        np.uint32,
+        np.int64,
+    ]
+    columns = [rng.integers(0, 2 if kind is np.bool_ else 120, n).astype(kind) for kind in kinds]
+    columns += [rng.standard_normal(2 * n)[::2], rng.standard_normal(n).astype(np.float32)[::-1]]
+    np.testing.assert_array_equal(rows_of_columns(columns), np.column_stack(columns).astype(np.float64))
+
+
+def test_whitened_rows_of_one_thread_do_not_change_those_of_another():
+    rng = np.random.default_rng(8)
+    rows = [rng.standard_normal((300, 5)) for _ in range(2)]
+    lower = np.tril(rng.standard_normal((5, 5)))
+    here = times_transposed(rows[0], lower)
+    with ThreadPoolExecutor(1) as other:
+        there = other.submit(times_transposed, rows[1], lower).result()
+    np.testing.assert_allclose(here, rows[0] @ lower.T)
+    np.testing.assert_allclose(there, rows[1] @ lower.T)

@@ -10,15 +10,13 @@ import numpy as np
 from tallbayes.errors import InputError
 from tallbayes.sources.arrays import log_exposure, rows_of_a_block
 from tallbayes.sources.base import Block, Source
+from tallbayes.sources.memory import rows_of_columns
 from tallbayes.sources.tables import Table, joined_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
-
-TILE = 2048
-"""Rows that are put into a block at a time, so that they stay in the cache while columns become lines."""
 
 
 class Piece(NamedTuple):
@@ -115,11 +113,7 @@ class ColumnsToBlock:
     def of_columns(self, columns: dict[str, Any], first: int) -> Block:
         """Return the block of columns by name, whose first row has the given number."""
         rows = len(next(iter(columns.values())))
-        design = np.empty((rows, len(self.design)))
-        for start in range(0, rows, TILE):
-            tile = slice(start, start + TILE)
-            for j, name in enumerate(self.design):
-                design[tile, j] = columns[name][tile]
+        design = rows_of_columns([columns[name] for name in self.design])
         y = np.zeros(rows) if self.response is None else columns[self.response].astype(np.float64, copy=False)
         offset = self._per_row(columns, self.offset, 0.0, first)
         if self.exposure is not None:

@@ -82,6 +82,46 @@ def load_row(design: NDArray[np.int64], i: int, row: NDArray[np.float64]) -> Non
         at += step
 
 
+TOGETHER = 256
+"""Rows that are put together at a time: their lines stay in the nearest cache while columns are gone through."""
+
+
+def rows_of_columns(columns: list[NDArray[Any]]) -> NDArray[np.float64]:
+    """Return columns of any precision as the rows of a matrix."""
+    known = [column if column.dtype in KINDS else column.astype(np.float64) for column in columns]
+    out = np.empty((known[0].size, len(known)))
+    lines = [(c.__array_interface__["data"][0], c.strides[0], KINDS[c.dtype]) for c in known]
+    put_columns(np.array(lines, dtype=np.int64), out)
+    return out
+
+
+@compiled
+def put_columns(columns: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+    """Put described columns (address, stride, kind) side by side."""
+    for start in range(0, out.shape[0], TOGETHER):
+        rows = out[start : min(start + TOGETHER, out.shape[0])]
+        for j in range(out.shape[1]):
+            at, step, kind = columns[j, 0] + start * columns[j, 1], columns[j, 1], columns[j, 2]
+            if kind == FLOAT64:
+                for i in range(rows.shape[0]):
+                    rows[i, j] = read_float64(at + i * step)
+            elif kind == FLOAT32:
+                for i in range(rows.shape[0]):
+                    rows[i, j] = read_float32(at + i * step)
+            elif kind == INT8:
+                for i in range(rows.shape[0]):
+                    rows[i, j] = read_int8(at + i * step)
+            elif kind == UINT8:
+                for i in range(rows.shape[0]):
+                    rows[i, j] = read_uint8(at + i * step)
+            elif kind == INT32:
+                for i in range(rows.shape[0]):
+                    rows[i, j] = read_int32(at + i * step)
+            else:
+                for i in range(rows.shape[0]):
+                    rows[i, j] = read_int64(at + i * step)
+
+
 def places(*arrays: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return where contiguous arrays are, a line for each: address, lines, columns. They must be kept alive.
 
