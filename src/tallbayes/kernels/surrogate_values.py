@@ -48,15 +48,29 @@ def _value_with_tails(terms: Any, z: Any, scratch: Any) -> Any:
     places, _, jets = terms
     rows, parameters = matrix_at(places[CORE_ROWS]), vector_at(places[CORE_PARAMETERS])
     d = z.size
-    eta, response, out = np.empty((1, 1)), np.empty((1, 1)), np.empty((1, 1))
-    for i in range(rows.shape[0]):
-        move = 0.0
-        for j in range(d):
-            move += rows[i, j] * z[j]
-        eta[0, 0], response[0, 0] = rows[i, d + PREDICTOR] + move, rows[i, d + RESPONSE]
-        jets(parameters, response, eta, 0, 0, False, out)
-        total += rows[i, d + WEIGHT] * (out[0, 0] - _expansion(rows, i, d + TAYLOR, move))
+    moves = np.empty(BLOCK)
+    eta, responses, out = np.empty((1, BLOCK)), np.empty((BLOCK, 1)), np.empty((1, BLOCK))
+    for first in range(0, rows.shape[0], BLOCK):
+        some = rows[first : min(first + BLOCK, rows.shape[0])]
+        for i in range(BLOCK):
+            row = some[
+                min(i, some.shape[0] - 1)
+            ]  # the last one again, which is not counted, where there are no more
+            moves[i] = _product(row, z)
+            eta[0, i], responses[i, 0] = row[d + PREDICTOR] + moves[i], row[d + RESPONSE]
+        jets(parameters, responses, eta, 0, 0, False, out)
+        for i in range(some.shape[0]):
+            total += some[i, d + WEIGHT] * (out[0, i] - _expansion(some, i, d + TAYLOR, moves[i]))
     return total - table_excess(matrix_at(places[TABLE_LINES]), matrix_at(places[TABLE_FACTS]), z)
+
+
+@compiled_fused
+def _product(row: Any, z: Any) -> float:
+    """Return the product of a row's first entries with z."""
+    total = 0.0
+    for j in range(z.size):
+        total += row[j] * z[j]
+    return total
 
 
 @compiled_fused
