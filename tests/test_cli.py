@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import tallbayes as tb
 from tallbayes import cli
 from tallbayes.cli.options import family_of, free_path, known_families, known_priors, prior_of
+from tallbayes.reporting.parts import data_and_model
 from tallbayes.run import chain
 from tallbayes.run.chain import Chain
 
@@ -185,6 +186,16 @@ def test_rows_that_cannot_be_predicted_are_left_out_if_that_is_wanted(folder, tm
     frame.assign(origin="BOS").to_parquet(tmp_path / "none.parquet")
     result = run("predict", str(folder / "run.nc"), str(tmp_path / "none.parquet"), "--unusable", "drop")
     assert "no row can be predicted" in str(result.exception)
+
+
+def test_the_report_says_what_was_given_beside_the_formula(folder):
+    tree = tb.load(folder / "run.nc")
+    about = json.loads(tree.attrs["model"])
+    assert about["recipe"]["beside"] == {}
+    about["recipe"]["beside"] = {"offset": "log(exposure)", "weights": "k"}
+    tree.attrs["model"] = json.dumps(about)
+    said = data_and_model(tree)[0].html
+    assert "<dt>Offset</dt><dd>log(exposure)</dd><dt>Weights</dt><dd>k</dd>" in said
 
 
 def test_report(folder, tmp_path):

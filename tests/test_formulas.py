@@ -19,6 +19,7 @@ from tallbayes.formulas.formula import read_formula
 from tallbayes.formulas.learning import learn
 from tallbayes.formulas.recipe import Recipe, ToBlock
 from tallbayes.models.variables import Shift
+from tallbayes.results.draws import shown_names
 from tallbayes.sources.mapped import MappedSource
 from tallbayes.sources.tables import open_table
 
@@ -430,6 +431,73 @@ def test_priors_by_coefficient_term_and_beginning(frame):
     assert [scale[f"bs(x, df=4)[{k}]"] for k in (1, 2, 3, 4)] == [4] * 4
     assert (scale["g[T.b]"], scale["g[T.c]"]) == (5, 2.5)
     assert "C(m)[T.3]       ~ Laplace(0, 3)" in repr(model)
+
+
+def scales_of(model):
+    return dict(zip(model.names, model.coefficient_priors.scale.tolist(), strict=True))
+
+
+def test_spaces_and_quotes_in_the_names_of_priors_do_not_matter(frame):
+    given = {
+        "bs( x,df=4 )": tb.priors.Normal(0, 2),
+        "bs(x,df=4)[2]": tb.priors.Normal(0, 3),
+        'C(g,Treatment("b"))': tb.priors.Normal(0, 4),
+        "C(m) [*": tb.priors.Normal(0, 5),
+    }
+    model = tb.glm("y ~ bs(x, df=4) + C(g, Treatment('b')) + C(m)", frame, BERNOULLI, given)
+    scale = scales_of(model)
+    assert [scale[f"bs(x, df=4)[{k}]"] for k in (1, 2, 3, 4)] == [2, 3, 2, 2]
+    assert {scale[name] for name in model.terms["C(g, Treatment('b'))"]} == {4.0}
+    assert {scale[name] for name in model.terms["C(m)"]} == {5.0}
+    # Of two levels that spaces tell apart, each is itself.
+    cities = frame.assign(c=np.resize(["New York", "NewYork", "York"], len(frame)))
+    scale = scales_of(tb.glm("y ~ c", cities, BERNOULLI, {"c[T.NewYork]": tb.priors.Normal(0, 7)}))
+    assert (scale["c[T.NewYork]"], scale["c[T.York]"]) == (7, 2.5)
+
+
+def test_other_parameters_have_priors_by_the_names_of_the_summary(frame):
+    normal = tb.priors.Normal
+    given = {"scale_beta[x]": normal(0, 0.3), "scale_beta[g]": normal(0, 0.4), "x": normal(0, 7)}
+    model = tb.glm("z ~ x", frame, tb.families.Gaussian(), given, scale_formula="~ x + g")
+    scale = scales_of(model)
+    assert model.names == tb.glm("z ~ x", frame, tb.families.Gaussian(), scale_formula="~ x + g").names
+    assert [scale[f"scale_beta[{name}]"] for name in ("x", "g[T.b]", "g[T.c]")] == [0.3, 0.4, 0.4]
+    assert (scale["x"], scale["scale_beta[Intercept]"]) == (7, 2.5)
+    assert "scale_beta[x]          ~ Normal(0, 0.3)" in repr(model)
+    assert model.names == shown_names(model.outputs)
+    levels = tb.glm("g ~ x", frame, tb.families.Ordinal(list("abc")), {"cut[b|c]": normal(1, 2), "x": normal(0, 1)})
+    assert scales_of(levels) == {"x": 1, "cut[a|b]": 10, "cut[b|c]": 2}
+    levels = tb.glm("g ~ x", frame, tb.families.Ordinal(list("abc")), {"cut": normal(1, 2)})
+    assert [scales_of(levels)[f"cut[{name}]"] for name in ("a|b", "b|c")] == [2, 2]
+    zeros = tb.glm("m ~ x", frame, tb.families.HurdlePoisson(), {"zero_logit": normal(0, 3)})
+    assert scales_of(zeros)["zero_logit"] == 3
+    for key, family, message in (
+        ("scale", tb.families.Gaussian(), "expected that as an argument of the family, e.g. scale=tb.priors.Half"),
+        ("scale", BERNOULLI, "'scale' is not a coefficient"),
+        ("cut[a|c]", tb.families.Ordinal(list("abc")), r"'cut\[a\|c\]' is neither a coefficient nor a term"),
+    ):
+        response = {"Gaussian": "z", "Bernoulli": "y", "Ordinal": "g"}[type(family).__name__]
+        with pytest.raises(InputError, match=message):
+            tb.glm(f"{response} ~ x", frame, family, {key: normal(0, 1)})
+    with pytest.raises(InputError, match=r"'scale_beta\[x\]' has 3; expected e.g. tb.priors.Normal"):
+        tb.glm("z ~ x", frame, tb.families.Gaussian(), {"scale_beta[x]": 3}, scale_formula="~ x")
+    X, z = frame[["x"]], frame["z"]
+    with pytest.raises(InputError, match=r"'w' is not a parameter; the names are x, scale_beta\[x\]"):
+        tb.Regression(X, z, tb.families.Gaussian(), {"w": normal(0, 1)}, scale_design=X)
+
+
+# -- what a model says --
+
+
+def test_offset_exposure_and_weights_are_told_and_kept(frame):
+    model = tb.glm("m ~ x", frame, tb.families.Poisson(), exposure="z", weights="m")
+    assert "\nexposure z\nweights m\nrows " in repr(model)
+    kept = json.loads(model.to_json())["recipe"]
+    assert kept["beside"] == {"exposure": "z", "weights": "m"}
+    assert restore(model.to_json()).recipe.beside == kept["beside"]
+    model = tb.glm("m ~ x", frame, tb.families.Poisson(), offset=np.zeros(len(frame)), weights=2.0)
+    assert "\noffset  an array\nweights 2.0\nrows " in repr(model)
+    assert "offset  log(z)" in repr(tb.glm("m ~ x", frame, tb.families.Poisson(), offset="log(z)"))
 
 
 # -- predictions --

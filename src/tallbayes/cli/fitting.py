@@ -155,6 +155,7 @@ def _model(
 def _as_json(model: Any, tree: Any, table: Any, out: Path | None) -> str:
     about = {
         "formula": model.formula,
+        **{what: model.recipe.beside.get(what) for what in ("offset", "exposure", "weights")},
         "rows": model.rows_given,
         "out": None if out is None else str(out),
         "setup_seconds": tree.attrs["setup_seconds"],

@@ -282,7 +282,7 @@ class Ordinal(Family):
         common = {"sign": -1, "offset_sign": -1, "own": p, "own_count": cuts, "by_response": 1}
         lines = Line(0, p, 0, **common), Line(0, p, 0, **common, own_shift=-1)
         between = self.predictor_labels
-        every = (*names, *(f"cut {name}" for name in between))
+        every = (*names, *(f"cut[{name}]" for name in between))
         return Structure(
             lines,
             every,
