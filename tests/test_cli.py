@@ -106,6 +106,15 @@ def test_explain(folder):
     assert about["rows"] == 3000
 
 
+def test_exposure_and_rows_left_apart(folder):
+    given = [str(folder / "trips.parquet"), "month ~ origin", "--family", "poisson"]
+    said = run("explain", *given, "--exposure", "exposure")
+    assert said.exit_code == 0, said.output
+    assert "\nexposure exposure\n" in said.stdout
+    assert "put together" in run("explain", *given).stdout
+    assert "put together" not in run("explain", *given, "--no-collapse").stdout
+
+
 def test_summary(folder):
     result = run("summary", str(folder / "run.nc"), "--probs", "0.1,0.9", "--exponentiate")
     assert result.exit_code == 0, result.output
@@ -315,7 +324,18 @@ WRONG = {
         ["fit", "trips.parquet", FORMULA, "--family", "gaussian(open('pwned', 'w'))"],
         "cannot be read",
     ),
-    "family argument": (["fit", "trips.parquet", FORMULA, "--family", "bernoulli(lnk=probit)"], "does not fit"),
+    "family argument": (
+        ["fit", "trips.parquet", FORMULA, "--family", "bernoulli(lnk=probit)"],
+        "--family: bernoulli has no option 'lnk'; it takes link",
+    ),
+    "family arguments": (
+        ["fit", "trips.parquet", FORMULA, "--family", "poisson(1, 2, 3)"],
+        "has too many options, too few, or one twice; it takes rates",
+    ),
+    "output of another kind": (
+        ["fit", "trips.parquet", FORMULA, "--out", "run.txt"],
+        "--out: 'run.txt' was given; expected a name that ends in .nc",
+    ),
     "family text": (["fit", "trips.parquet", FORMULA, "--family", "gaussian("], "cannot be read"),
     "prior": (["fit", "trips.parquet", FORMULA, "--prior", "hour=(1)"], "cannot be read"),
     "two priors for all": (

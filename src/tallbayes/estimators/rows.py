@@ -93,7 +93,7 @@ def fits_exactly(rows: Rows, intercept: bool) -> bool:
     tried = _spread_over(np.arange(n), max(FEW, FEW_PER_COLUMN * columns))
     for _ in range(columns + 1):  # whatever joins is not fitted yet, so that each time a column more is pinned down
         design, y = _some(rows, tried, intercept)
-        found = np.linalg.lstsq(design, y, rcond=None)[0]
+        found = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
         if np.max(np.abs(y - design @ found)) > rounding:
             return False
         others = _not_fitted(rows, found, intercept, rounding)

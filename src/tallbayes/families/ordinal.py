@@ -26,6 +26,7 @@ from tallbayes.families.base import Family, Vector
 from tallbayes.families.bernoulli import Bernoulli, Softplus
 from tallbayes.families.curve import jet, potential
 from tallbayes.families.levels import LevelRows
+from tallbayes.families.links import RATIOS
 from tallbayes.families.ordinal_probit import ProbitLevelRows
 from tallbayes.families.ranges import derivative_range
 from tallbayes.families.remainder import (
@@ -223,6 +224,11 @@ class Ordinal(Family):
     link: str = "logit"
     cuts: Any = None
     convex = True
+
+    @property
+    def ratio(self) -> str:
+        """Odds ratios of a higher level."""
+        return RATIOS[self.link]
 
     def __post_init__(self) -> None:
         if self.link not in LINKS:

@@ -90,6 +90,12 @@ class FormulaRegression(Regression):
         return self.recipe.text
 
     @property
+    def ratio(self) -> str:
+        """What the exponential of a coefficient is called: the family's, or that of a log response."""
+        logged = self.recipe.response.expression.call in {"log", "np.log"}
+        return "ratio of responses" if logged and not self.family.ratio else self.family.ratio
+
+    @property
     def rows_given(self) -> int:
         """Rows of the data, without those that were dropped; ``n`` of them are different if equal ones are together."""
         return self.n if self._together is None else int(self._together.times.sum())

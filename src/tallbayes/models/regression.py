@@ -185,6 +185,11 @@ class Regression(Model):
         """The parameters as variables of a result."""
         return self.structure.outputs
 
+    @property
+    def ratio(self) -> str:
+        """What the exponential of a coefficient is called; empty if it has no meaning."""
+        return self.family.ratio
+
     def _look_at(self, source: Source) -> Profile:
         """Return the facts about all rows; where rows come by passes, gather the subsamples in the same one."""
         family, names, n = self.family, source.names, source.n
@@ -416,8 +421,9 @@ def _profile(block: Block, family: Family, names: list[str], n: int, takes_offse
         raise InputError(f"y: row {i} is {value:.3g}, whose powers no float64 holds. Rescale the response.", row=i)
     outside = np.flatnonzero(family.unsupported(y, block.first))
     if outside.size:
-        i, where = int(outside[0]), "" if block.count == n else " in its block"
-        count = "1 such row" if outside.size == 1 else f"{outside.size} such rows"
+        i, last = int(outside[0]), block.first + block.count - 1
+        where = "" if block.count == n else f" among rows {block.first} to {last}"
+        count = "1 such row" if outside.size == 1 else f"{outside.size:,} such rows"
         raise InputError(
             f"y: row {block.first + i} is {y[i]:g} ({count}{where}); {family} takes {family.support}.",
             row=block.first + i,
