@@ -205,6 +205,8 @@ def test_the_report_says_what_was_given_beside_the_formula(folder):
     tree.attrs["model"] = json.dumps(about)
     said = data_and_model(tree)[0].html
     assert "<dt>Offset</dt><dd>log(exposure)</dd><dt>Weights</dt><dd>k</dd>" in said
+    tree.attrs["model"] = json.dumps({"kind": "regression", "has_offset": True})
+    assert "<dt>Offset</dt><dd>an array</dd>" in data_and_model(tree)[0].html
 
 
 def test_report(folder, tmp_path):

@@ -556,7 +556,8 @@ def test_splines_that_an_intercept_makes_dependent_are_told(frame, formula, word
     if words is not None:
         assert words in said[0]
         assert "write c" in said[0]
-        assert said[0].endswith("df=4, constraints='center')")
+        assert "df=4, constraints='center')" in said[0]
+        assert said[0].endswith(", or 0 + for no intercept") == ("the intercept" in words)
 
 
 def test_cut_points_are_levels_too(frame):

@@ -146,9 +146,10 @@ def _dependent(design: Design, samples: Mapping[str, Any], levels_anyway: bool) 
             splines.append(text) if centred else others.append(f"those of {text} do")
     if not others:
         others, splines = [f"those of {text} do" for text in splines[:1]], splines[1:]
+    or_none = ", or 0 + for no intercept" if others[:1] == ["the intercept does"] else ""
     return [
         f"{text}: its columns add up to a constant, as {others[0]}, so that the data tell of both together only, and "
-        f"the rest is prior: write {text[:-1]}, constraints='center')"
+        f"the rest is prior: write {text[:-1]}, constraints='center'){or_none}"
         for text in splines
     ]
 
