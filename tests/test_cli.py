@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import tallbayes as tb
 from tallbayes import cli
 from tallbayes.cli.options import family_of, free_path, known_families, known_priors, prior_of
+from tallbayes.reporting.parts import data_and_model
 from tallbayes.run import chain
 from tallbayes.run.chain import Chain
 
@@ -105,6 +106,15 @@ def test_explain(folder):
     assert about["rows"] == 3000
 
 
+def test_exposure_and_rows_left_apart(folder):
+    given = [str(folder / "trips.parquet"), "month ~ origin", "--family", "poisson"]
+    said = run("explain", *given, "--exposure", "exposure")
+    assert said.exit_code == 0, said.output
+    assert "\nexposure exposure\n" in said.stdout
+    assert "put together" in run("explain", *given).stdout
+    assert "put together" not in run("explain", *given, "--no-collapse").stdout
+
+
 def test_summary(folder):
     result = run("summary", str(folder / "run.nc"), "--probs", "0.1,0.9", "--exponentiate")
     assert result.exit_code == 0, result.output
@@ -185,6 +195,18 @@ def test_rows_that_cannot_be_predicted_are_left_out_if_that_is_wanted(folder, tm
     frame.assign(origin="BOS").to_parquet(tmp_path / "none.parquet")
     result = run("predict", str(folder / "run.nc"), str(tmp_path / "none.parquet"), "--unusable", "drop")
     assert "no row can be predicted" in str(result.exception)
+
+
+def test_the_report_says_what_was_given_beside_the_formula(folder):
+    tree = tb.load(folder / "run.nc")
+    about = json.loads(tree.attrs["model"])
+    assert about["recipe"]["beside"] == {}
+    about["recipe"]["beside"] = {"offset": "log(exposure)", "weights": "k"}
+    tree.attrs["model"] = json.dumps(about)
+    said = data_and_model(tree)[0].html
+    assert "<dt>Offset</dt><dd>log(exposure)</dd><dt>Weights</dt><dd>k</dd>" in said
+    tree.attrs["model"] = json.dumps({"kind": "regression", "has_offset": True})
+    assert "<dt>Offset</dt><dd>an array</dd>" in data_and_model(tree)[0].html
 
 
 def test_report(folder, tmp_path):
@@ -304,7 +326,18 @@ WRONG = {
         ["fit", "trips.parquet", FORMULA, "--family", "gaussian(open('pwned', 'w'))"],
         "cannot be read",
     ),
-    "family argument": (["fit", "trips.parquet", FORMULA, "--family", "bernoulli(lnk=probit)"], "does not fit"),
+    "family argument": (
+        ["fit", "trips.parquet", FORMULA, "--family", "bernoulli(lnk=probit)"],
+        "--family: bernoulli has no option 'lnk'; it takes link",
+    ),
+    "family arguments": (
+        ["fit", "trips.parquet", FORMULA, "--family", "poisson(1, 2, 3)"],
+        "has too many options, too few, or one twice; it takes rates",
+    ),
+    "output of another kind": (
+        ["fit", "trips.parquet", FORMULA, "--out", "run.txt"],
+        "--out: 'run.txt' was given; expected a name that ends in .nc",
+    ),
     "family text": (["fit", "trips.parquet", FORMULA, "--family", "gaussian("], "cannot be read"),
     "prior": (["fit", "trips.parquet", FORMULA, "--prior", "hour=(1)"], "cannot be read"),
     "two priors for all": (

@@ -217,7 +217,7 @@ def test_explained_streamed_and_with_columns_of_its_own(tmp_path):
     assert drawn.attrs["bound_violations"] == 0
     assert float(drawn["posterior"]["scale"].mean()) == pytest.approx(0.5, rel=0.2)
     spread = tb.Regression(X, y, model.family, FLAT, scale_design=X)
-    assert spread.names == ["x0", "x1", "log(scale): z0", "log(scale): z1"]
+    assert spread.names == ["x0", "x1", "scale_beta[z0]", "scale_beta[z1]"]
     found = tb.sample(spread, draws=100, chains=1, seed=2, progress=False)
     assert found["posterior"]["scale_beta"].shape == (1, 100, 2)
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import tallbayes as tb
-from tallbayes.estimators.rows import MOST_SORTED, weighted_rows
+from tallbayes.estimators.rows import MOST_SORTED, Rows, fits_exactly, weighted_rows
 
 NAMES = tb.estimators.__all__
 SKIPPED_BY_SKLEARN = {"check_array_api_input"}
@@ -141,7 +141,7 @@ def test_the_scale_is_unknown_unless_given(rows, fitted, name):
 
 
 @pytest.mark.parametrize("name", ["BayesianRegressor", "RobustRegressor"])
-@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize("n", [3, 40, 30_000])
 def test_responses_without_noise(name, n):
     """The scale is then what its prior says: about the spread of responses, over the root of the number of rows."""
     X = np.random.default_rng(4).standard_normal((n, 3))
@@ -152,6 +152,21 @@ def test_responses_without_noise(name, n):
     assert np.all(np.abs(model.predict(X) - y) < 5 * model.scale_)
     with pytest.raises(tb.errors.InputError, match="every response with a weight is the same"):
         made(name).fit(X, np.ones(n))
+
+
+def test_an_exact_fit_of_many_rows_is_seen_in_all_of_them():
+    """A level that is rare, so that rows tried first may not have it, does not hide a fit; one row that is off does."""
+    x = np.random.default_rng(5).standard_normal((50_000, 2))
+    x[:, 1] = 0.0
+    x[777, 1] = 1.0
+    y = 1.0 + x @ [2.0, 5.0]
+    rows = Rows(x, y, None)
+    assert fits_exactly(rows, True)
+    assert not fits_exactly(rows._replace(X=x[:, :1]), True)
+    assert not fits_exactly(rows._replace(y=y + np.where(np.arange(y.size) == 4321, 1e-3, 0.0)), True)
+    assert not fits_exactly(rows, False)
+    with pytest.raises(tb.errors.NoModeError, match="fit a sample of 20,000 of 50,000 responses exactly"):
+        tb.explain(tb.Regression(x[:, :1], 2 * x[:, 0], tb.families.Gaussian()))
 
 
 def test_the_scale_of_an_exact_fit_is_what_its_prior_leaves():

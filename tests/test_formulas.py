@@ -14,11 +14,12 @@ import tallbayes as tb
 from tallbayes.errors import InputError
 from tallbayes.formulas import restore
 from tallbayes.formulas import survey as surveys
-from tallbayes.formulas.columns import codes_of, load
+from tallbayes.formulas.columns import codes_of, load, plain_level
 from tallbayes.formulas.formula import read_formula
 from tallbayes.formulas.learning import learn
 from tallbayes.formulas.recipe import Recipe, ToBlock
 from tallbayes.models.variables import Shift
+from tallbayes.results.draws import shown_names
 from tallbayes.sources.mapped import MappedSource
 from tallbayes.sources.tables import open_table
 
@@ -398,8 +399,8 @@ def test_messages_count_rows_of_the_data(frame):
     for formula, family, count, message in (
         ("y ~ log(zero)", BERNOULLI, long["zero"] == 0, "in {count:,} rows of 2,000 that were tried"),
         ("y ~ C(g, levels=['a', 'b'])", BERNOULLI, long["g"] == "c", "not seen, in {count:,} rows"),
-        ("m ~ g", BERNOULLI, long["m"] > 1, "y: row {first} is {value} \\({count} such rows\\)"),
-        ("zero ~ g", tb.families.Gamma(), long["zero"] == 0, "y: row {first} is 0 \\({count} such rows\\)"),
+        ("m ~ g", BERNOULLI, long["m"] > 1, "y: row {first} is {value} \\({count:,} such rows\\)"),
+        ("zero ~ g", tb.families.Gamma(), long["zero"] == 0, "y: row {first} is 0 \\({count:,} such rows\\)"),
     ):
         first = int(np.flatnonzero(count)[0])
         wanted = message.format(count=int(count.sum()), first=first, value=long["m"][first])
@@ -430,6 +431,172 @@ def test_priors_by_coefficient_term_and_beginning(frame):
     assert [scale[f"bs(x, df=4)[{k}]"] for k in (1, 2, 3, 4)] == [4] * 4
     assert (scale["g[T.b]"], scale["g[T.c]"]) == (5, 2.5)
     assert "C(m)[T.3]       ~ Laplace(0, 3)" in repr(model)
+
+
+def scales_of(model):
+    return dict(zip(model.names, model.coefficient_priors.scale.tolist(), strict=True))
+
+
+def test_spaces_and_quotes_in_the_names_of_priors_do_not_matter(frame):
+    given = {
+        "bs( x,df=4 )": tb.priors.Normal(0, 2),
+        "bs(x,df=4)[2]": tb.priors.Normal(0, 3),
+        'C(g,Treatment("b"))': tb.priors.Normal(0, 4),
+        "C(m) [*": tb.priors.Normal(0, 5),
+    }
+    model = tb.glm("y ~ bs(x, df=4) + C(g, Treatment('b')) + C(m)", frame, BERNOULLI, given)
+    scale = scales_of(model)
+    assert [scale[f"bs(x, df=4)[{k}]"] for k in (1, 2, 3, 4)] == [2, 3, 2, 2]
+    assert {scale[name] for name in model.terms["C(g, Treatment('b'))"]} == {4.0}
+    assert {scale[name] for name in model.terms["C(m)"]} == {5.0}
+    # Of two levels that spaces tell apart, each is itself.
+    cities = frame.assign(c=np.resize(["New York", "NewYork", "York"], len(frame)))
+    scale = scales_of(tb.glm("y ~ c", cities, BERNOULLI, {"c[T.NewYork]": tb.priors.Normal(0, 7)}))
+    assert (scale["c[T.NewYork]"], scale["c[T.York]"]) == (7, 2.5)
+
+
+def test_other_parameters_have_priors_by_the_names_of_the_summary(frame):
+    normal = tb.priors.Normal
+    given = {"scale_beta[x]": normal(0, 0.3), "scale_beta[g]": normal(0, 0.4), "x": normal(0, 7)}
+    model = tb.glm("z ~ x", frame, tb.families.Gaussian(), given, scale_formula="~ x + g")
+    scale = scales_of(model)
+    assert model.names == tb.glm("z ~ x", frame, tb.families.Gaussian(), scale_formula="~ x + g").names
+    assert [scale[f"scale_beta[{name}]"] for name in ("x", "g[T.b]", "g[T.c]")] == [0.3, 0.4, 0.4]
+    assert (scale["x"], scale["scale_beta[Intercept]"]) == (7, 2.5)
+    assert "scale_beta[x]          ~ Normal(0, 0.3)" in repr(model)
+    assert model.names == shown_names(model.outputs)
+    levels = tb.glm("g ~ x", frame, tb.families.Ordinal(list("abc")), {"cut[b|c]": normal(1, 2), "x": normal(0, 1)})
+    assert scales_of(levels) == {"x": 1, "cut[a|b]": 10, "cut[b|c]": 2}
+    levels = tb.glm("g ~ x", frame, tb.families.Ordinal(list("abc")), {"cut": normal(1, 2)})
+    assert [scales_of(levels)[f"cut[{name}]"] for name in ("a|b", "b|c")] == [2, 2]
+    zeros = tb.glm("m ~ x", frame, tb.families.HurdlePoisson(), {"zero_logit": normal(0, 3)})
+    assert scales_of(zeros)["zero_logit"] == 3
+    for key, family, message in (
+        ("scale", tb.families.Gaussian(), "expected that as an argument of the family, e.g. scale=tb.priors.Half"),
+        ("scale", BERNOULLI, "'scale' is not a coefficient"),
+        ("cut[a|c]", tb.families.Ordinal(list("abc")), r"'cut\[a\|c\]' is neither a coefficient nor a term"),
+    ):
+        response = {"Gaussian": "z", "Bernoulli": "y", "Ordinal": "g"}[type(family).__name__]
+        with pytest.raises(InputError, match=message):
+            tb.glm(f"{response} ~ x", frame, family, {key: normal(0, 1)})
+    with pytest.raises(InputError, match=r"'scale_beta\[x\]' has 3; expected e.g. tb.priors.Normal"):
+        tb.glm("z ~ x", frame, tb.families.Gaussian(), {"scale_beta[x]": 3}, scale_formula="~ x")
+    X, z = frame[["x"]], frame["z"]
+    with pytest.raises(InputError, match=r"'w' is not a parameter; the names are x, scale_beta\[x\]"):
+        tb.Regression(X, z, tb.families.Gaussian(), {"w": normal(0, 1)}, scale_design=X)
+
+
+# -- what a model says --
+
+
+def test_offset_exposure_and_weights_are_told_and_kept(frame):
+    model = tb.glm("m ~ x", frame, tb.families.Poisson(), exposure="z", weights="m")
+    assert "\nexposure z\nweights m\nrows " in repr(model)
+    kept = json.loads(model.to_json())["recipe"]
+    assert kept["beside"] == {"exposure": "z", "weights": "m"}
+    assert restore(model.to_json()).recipe.beside == kept["beside"]
+    model = tb.glm("m ~ x", frame, tb.families.Poisson(), offset=np.zeros(len(frame)), weights=2.0)
+    assert "\noffset  an array\nweights 2.0\nrows " in repr(model)
+    assert "offset  log(z)" in repr(tb.glm("m ~ x", frame, tb.families.Poisson(), offset="log(z)"))
+
+
+# -- dates, splines, stray labels --
+
+
+def test_dates_have_one_name_in_every_unit(tmp_path):
+    days = pd.to_datetime(np.resize(["2024-01-02", "2024-01-03", "2024-02-01"], 60))
+    y = np.resize([0, 1, 1, 0, 1, 0, 0], 60)
+    tables = [pa.table({"y": y, "d": pa.array(days).cast(pa.timestamp(unit))}) for unit in ("s", "ms", "us", "ns")]
+    tables += [pa.table({"y": y, "d": pa.array(days.date)}), pa.table({"y": y, "d": days.date.astype(str)})]
+    tables += [pd.DataFrame({"y": y, "d": pd.Categorical(days)}), pl.DataFrame({"y": y, "d": days.date.tolist()})]
+    pd.DataFrame({"y": y, "d": days}).to_csv(tmp_path / "d.csv", index=False)
+    for data in (*tables, tmp_path / "d.csv"):
+        model = tb.glm("y ~ d", data, BERNOULLI)
+        assert model.variables["d"].levels == ("2024-01-02", "2024-01-03", "2024-02-01")
+        for new in (tables[0], tables[3], tables[4]):
+            assert whole(model.rows_of(new))[0].sum() > 60
+    for level in (days[1], days[1].to_pydatetime(), days[1].date(), days[1].to_datetime64(), "2024-01-03"):
+        assert np.all(whole(model.rows_of(tables[0], setting={"d": level}))[0] == [1.0, 1.0, 0.0])
+
+
+def test_times_are_written_as_far_as_they_go():
+    hours = pa.array(pd.to_datetime(["2024-01-02", "2024-01-02 10:30", "2024-01-02 10:30:01.25"], format="ISO8601"))
+    assert load(hours, "d").values == ("2024-01-02", "2024-01-02T10:30:00", "2024-01-02T10:30:01.25")
+    zoned = hours.cast(pa.timestamp("ms", tz="Europe/Berlin"))
+    assert load(zoned, "d").values[:2] == ("2024-01-02T00:00:00Z", "2024-01-02T10:30:00Z")
+    assert plain_level(pd.Timestamp("2024-01-02 01:00", tz="Europe/Berlin")) == "2024-01-02T00:00:00Z"
+    assert load(pa.array([3600_500], pa.time32("ms")), "d").values == ("01:00:00.5",)
+    for lengths in (pa.array([1, 2], pa.duration("s")), pa.array([1, 2], pa.duration("s")).dictionary_encode()):
+        with pytest.raises(InputError, match=r"holds lengths of time \(duration\[s\]\).*total_seconds"):
+            tb.glm("y ~ d", pa.table({"y": [0, 1], "d": lengths}), BERNOULLI)
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("y ~ cr(x, df=4)", "cr(x, df=4): its columns add up to a constant, as the intercept does"),
+        ("y ~ g + cc(x, df=4)", "cc(x, df=4): its columns add up to a constant, as the intercept does"),
+        ("y ~ 0 + g + cr(x, df=4)", "as the levels of g do"),
+        (
+            "y ~ 0 + cr(x, df=4) + cr(z, df=4)",
+            "cr(z, df=4): its columns add up to a constant, as those of cr(x, df=4) do",
+        ),
+        ("y ~ 0 + cr(x, df=4)", None),
+        ("y ~ cr(x, df=4, constraints='center')", None),
+        ("y ~ bs(x, df=4) + bs(z, df=5, include_intercept=True)", None),
+        ("y ~ x + g + poly(z, 2)", None),
+    ],
+)
+def test_splines_that_an_intercept_makes_dependent_are_told(frame, formula, words):
+    model = tb.glm(formula, frame, BERNOULLI)
+    rank = np.linalg.matrix_rank(matrix(model))
+    assert (rank < model.d) == (words is not None)
+    said = [note for note in model.notes if "add up" in note]
+    assert len(said) == (words is not None)
+    if words is not None:
+        assert words in said[0]
+        assert "write c" in said[0]
+        assert "df=4, constraints='center')" in said[0]
+        assert said[0].endswith(", or 0 + for no intercept") == ("the intercept" in words)
+
+
+def test_cut_points_are_levels_too(frame):
+    notes = tb.glm("g ~ 0 + cr(x, df=4)", frame, tb.families.Ordinal(list("abc"))).notes
+    assert "as the cut points do" in notes[-1]
+    given = {"family": tb.families.Gaussian(), "scale_formula": "~ cr(x, df=4)"}
+    assert "as the intercept does" in tb.glm("z ~ x", frame, **given).notes[-1]
+
+
+def test_a_stray_label_among_numbers_is_refused(frame, tmp_path, monkeypatch):
+    long = pd.concat([frame] * 3, ignore_index=True)
+    for values in (long["m"], long["x"].round(3)):
+        texts = values.astype(str).to_numpy(dtype=object)
+        texts[777] = "oops"
+        long.assign(w=texts).to_csv(tmp_path / "stray.csv", index=False)
+        for formula in ("y ~ w", "y ~ log(w) + x", "w ~ x"):
+            message = (
+                r"'w' is text, and numbers in all but 1 row of 1,200: the first that is none is 'oops' in row 777"
+            )
+            with pytest.raises(InputError, match=message):
+                tb.glm(formula, tmp_path / "stray.csv", BERNOULLI)
+    monkeypatch.setattr(surveys, "MOST_LEVELS", 5)
+    with pytest.raises(InputError, match="'oops' in row 777"):
+        tb.glm("y ~ w", tmp_path / "stray.csv", BERNOULLI)
+    monkeypatch.undo()
+    codes = long["m"].astype(str).to_numpy(dtype=object)
+    assert "w[T.4]" in tb.glm("y ~ w", long.assign(w=codes), BERNOULLI).names  # text of numbers alone
+    codes[5] = "none"
+    assert "C(w)[T.none]" in tb.glm("y ~ C(w)", long.assign(w=codes), BERNOULLI).names
+    assert tb.glm("y ~ I(w == 'none')", long.assign(w=codes), BERNOULLI).d == 2
+    assert "w[T.none]" in tb.glm("y ~ w", long.assign(w=pd.Categorical(codes)), BERNOULLI).names
+    codes[:100] = "none"
+    assert "w[T.none]" in tb.glm("y ~ w", long.assign(w=codes), BERNOULLI).names
+
+
+def test_another_separator_is_seen(frame, tmp_path):
+    frame[["y", "x"]].to_csv(tmp_path / "semi.csv", index=False, sep=";")
+    with pytest.raises(InputError, match=r"one alone, 'y;x': its fields seem to be separated by ';'.*sep=';'"):
+        tb.glm("y ~ x", tmp_path / "semi.csv", BERNOULLI)
 
 
 # -- predictions --

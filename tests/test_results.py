@@ -45,7 +45,7 @@ def fake_tree(draws, **others):
 # -- files --
 
 
-@pytest.mark.parametrize("name", ["run.nc", "run.zarr", "a name without suffix"])
+@pytest.mark.parametrize("name", ["run.nc", "run.zarr", "a name with spaces.nc"])
 def test_a_result_comes_back_as_it_was(tree, tmp_path, name):
     assert tb.save(tree, tmp_path / name) == tmp_path / name
     loaded = tb.load(str(tmp_path / name))
@@ -86,8 +86,16 @@ def test_files_that_cannot_be_used(tree, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="there is no file"):
         tb.load(tmp_path / "none.nc")
     (tmp_path / "text.nc").write_text("no netCDF")
-    with pytest.raises(InputError, match="cannot be read as a h5netcdf file"):
+    with pytest.raises(InputError, match="cannot be read: it is damaged, or no netCDF file"):
         tb.load(tmp_path / "text.nc")
+    with pytest.raises(InputError, match=r"is a directory; expected a file that tb\.save wrote"):
+        tb.load(tmp_path)
+    (tmp_path / "empty.zarr").mkdir()
+    with pytest.raises(InputError, match="cannot be read: it is damaged, or no Zarr store"):
+        tb.load(tmp_path / "empty.zarr")
+    for name in ("run.txt", "run", "run.pkl"):
+        with pytest.raises(InputError, match=r"expected a name that ends in \.nc.*e\.g\. run\.nc"):
+            tb.save(tree, tmp_path / name)
     with pytest.raises(InputError, match="there is no directory"):
         tb.save(tree, tmp_path / "none" / "run.nc")
     with pytest.raises(InputError, match=r"a dict was given; expected a result of tb\.sample"):
@@ -96,6 +104,30 @@ def test_files_that_cannot_be_used(tree, tmp_path, monkeypatch):
     with pytest.raises(MissingPackageError, match="needs the package zarr"):
         tb.save(tree, tmp_path / "run.zarr")
     assert files.ZARR == ".zarr"
+
+
+def test_damaged_files_are_not_read(tree, tmp_path):
+    """Wherever 100 bytes are overwritten, the file is refused, or has what it had (bytes that nothing is in)."""
+    path = tb.save(tree, tmp_path / "run.nc")
+    whole, refused = path.read_bytes(), 0
+    for part in range(1, 20):
+        at = part * len(whole) // 20
+        path.write_bytes(whole[:at] + bytes(b ^ 0x55 for b in whole[at : at + 100]) + whole[at + 100 :])
+        try:
+            loaded = tb.load(path)
+        except InputError:
+            refused += 1
+            with pytest.raises(InputError, match="damaged"):
+                tb.load(path)
+        else:
+            xr.testing.assert_identical(loaded, tree)
+    assert refused > 10
+    other = tree.copy(deep=True)
+    other["posterior"]["beta"][0, 0, 0] += 1e-9
+    assert files.checksum(other) != files.checksum(tree)
+    # A file of another origin has no checksum, and is read.
+    tree.to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    xr.testing.assert_identical(tb.load(tmp_path / "other.nc"), tree)
 
 
 def test_arviz_that_is_not_installed_is_named(tree, monkeypatch):
@@ -127,6 +159,57 @@ def test_odds_ratios(tree):
     table, beta = tb.summary(tree, exponentiate=True), np.asarray(tree["posterior"]["beta"]).reshape(-1, 3)
     np.testing.assert_allclose(table["mean"], np.exp(beta).mean(axis=0))
     np.testing.assert_allclose(table["95%"], np.quantile(np.exp(beta), 0.95, axis=0))
+    assert list(table["shown"]) == ["odds ratio"] * 3
+    assert "All rows are exponentiated: odds ratio." in str(table)
+    assert "shown" not in tb.summary(tree)
+
+
+@pytest.mark.parametrize(
+    ("family", "ratio"),
+    [
+        (tb.families.Bernoulli("cloglog"), "hazard ratio"),
+        (tb.families.Binomial(3, link="probit"), ""),
+        (tb.families.Ordinal(3), "odds ratio"),
+        (tb.families.Ordinal(3, "probit"), ""),
+        (tb.families.Categorical(3), "odds ratio"),
+        (tb.families.Poisson(), "rate ratio"),
+        (tb.families.NegativeBinomial(), "rate ratio"),
+        (tb.families.Gamma(), "ratio of means"),
+        (tb.families.Gaussian(), ""),
+        (tb.families.StudentT(4, 1.0), ""),
+    ],
+)
+def test_what_exponentials_of_coefficients_are(family, ratio):
+    assert family.ratio == ratio
+
+
+def test_a_table_of_ratios_says_what_is_none():
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((2, 500, 2))
+    tree = fake_tree(draws, scale_beta=(("z",), draws), cut=(("c",), draws))
+    tree.attrs |= {"ratio": "odds ratio", "family": "Some()"}
+    table = tb.summary(tree, exponentiate=True)
+    assert list(table["shown"]) == ["odds ratio"] * 2 + ["ratio of scales"] * 2 + ["as it is"] * 2
+    np.testing.assert_allclose(table["mean"], [*np.exp(draws).mean((0, 1))] * 2 + [*draws.mean((0, 1))])
+    said = "(odds ratio): x0, x1; exponentiated (ratio of scales): scale_beta[0], scale_beta[1]; not exponentiated: cut"
+    assert f"Exponentiated {said}" in str(table)
+    tree.attrs["ratio"] = ""
+    table = tb.summary(tree, exponentiate=True)
+    assert list(table["shown"]) == ["as it is"] * 2 + ["ratio of scales"] * 2 + ["as it is"] * 2
+    plain = fake_tree(draws, scale=((), draws[:, :, 0]))
+    plain.attrs |= {"ratio": "", "family": "Gaussian()"}
+    with pytest.raises(
+        InputError, match=r"exponentiate=True was given with Gaussian\(\), whose coefficients are no log"
+    ):
+        tb.summary(plain, exponentiate=True)
+
+
+def test_the_ratio_is_kept_with_the_result(tree, data):
+    assert tree.attrs["ratio"] == "odds ratio"
+    rng = np.random.default_rng(1)
+    frame = {"x": rng.standard_normal(50), "z": rng.random(50) + 1.0}
+    assert tb.glm("log(z) ~ x", frame, tb.families.Gaussian()).ratio == "ratio of responses"
+    assert tb.glm("z ~ x", frame, tb.families.Gaussian()).ratio == ""
 
 
 def test_printed_it_says_what_to_think_of_it(tree):

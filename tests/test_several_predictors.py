@@ -501,5 +501,5 @@ def test_classes_and_levels_are_named():
     named = tb.Regression(X, y, tb.families.Categorical(["red", "green", "blue"]), names=["a", "b"])
     assert named.names == ["green: a", "green: b", "blue: a", "blue: b"]
     levels = tb.Regression(X, y, tb.families.Ordinal(["low", "middle", "high"]))
-    assert levels.names == ["x0", "x1", "cut low|middle", "cut middle|high"]
+    assert levels.names == ["x0", "x1", "cut[low|middle]", "cut[middle|high]"]
     assert levels.outputs[1].labels == ("low|middle", "middle|high")

@@ -13,6 +13,7 @@ from problems import Driver, directly, run, setup_at, stream
 from tallbayes.families.algebraic import index_of, table_of, terms
 from tallbayes.models import passes
 from tallbayes.models.predictors import Linear, Several
+from tallbayes.priors.resolved import UNIFORM
 from tallbayes.setup.exact_prior import exact_prior, prior_potential
 from tallbayes.setup.mode import Mode
 from tallbayes.sources.arrays import ArraySource
@@ -167,7 +168,7 @@ def test_priors_are_of_the_scale_itself(name):
     )
     np.testing.assert_allclose(slopes[:, 0], rise, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(curvatures[:, 0], bend, rtol=1e-6, atol=1e-7)
-    if resolved.kind[0] > tb.priors.UNIFORM:
+    if resolved.kind[0] > UNIFORM:
         compiled = [prior_potential(*(float(part[0]) for part in resolved), x) for x in t]
         np.testing.assert_allclose(compiled, values, rtol=1e-13, atol=1e-13)
         whole = exact_prior(resolved, np.zeros(1), np.eye(1))

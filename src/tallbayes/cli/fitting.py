@@ -35,6 +35,14 @@ PriorTexts = Annotated[
 ]
 Offset = Annotated[str | None, typer.Option(help="Offset: a column, or an expression such as 'log(exposure)'.")]
 Weights = Annotated[str | None, typer.Option(help="Frequency weights: a column.")]
+Exposure = Annotated[
+    str | None,
+    typer.Option(help="Of counts, how long or how much each row was at risk: a column, or an expression."),
+]
+Collapse = Annotated[
+    bool,
+    typer.Option("--collapse/--no-collapse", help="Whether to put equal rows together into one with a weight."),
+]
 ScaleFormula = Annotated[
     str | None, typer.Option(help="Formula of the log scale, or of the zeros' log odds, such as '~ hour'.")
 ]
@@ -56,9 +64,11 @@ def fit(
     family: FamilyText = "bernoulli",
     prior: PriorTexts = None,
     offset: Offset = None,
+    exposure: Exposure = None,
     weights: Weights = None,
     scale_formula: ScaleFormula = None,
     missing: Missing = "error",
+    collapse: Collapse = True,
     draws: Draws = 1000,
     chains: Chains = 4,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run.", show_default="a fresh one")] = None,
@@ -75,11 +85,24 @@ def fit(
     tallbayes fit trips.parquet "late ~ bs(hour, df=5) + C(month) + origin" --family bernoulli --out run.nc
     """
     from tallbayes.api import sample
-    from tallbayes.results.files import save
+    from tallbayes.results.files import refuse_ending, save
     from tallbayes.results.summary import summary
 
+    if out is not None:
+        refuse_ending("--out", out)
     free_path(out, overwrite)
-    model = _model(data, formula, family, prior, offset, weights, scale_formula, missing)
+    model = _model(
+        data,
+        formula,
+        family,
+        prior,
+        offset=offset,
+        exposure=exposure,
+        weights=weights,
+        scale_formula=scale_formula,
+        missing=missing,
+        collapse=collapse,
+    )
     _tell(repr(model), quiet)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -109,9 +132,11 @@ def explain(
     family: FamilyText = "bernoulli",
     prior: PriorTexts = None,
     offset: Offset = None,
+    exposure: Exposure = None,
     weights: Weights = None,
     scale_formula: ScaleFormula = None,
     missing: Missing = "error",
+    collapse: Collapse = True,
     draws: Draws = 1000,
     chains: Chains = 4,
     threads: Threads = None,
@@ -121,40 +146,35 @@ def explain(
     """Say what `fit` with the same arguments would take and give: time, memory, effective draws, and how."""
     from tallbayes.api import explain as explained
 
-    model = _model(data, formula, family, prior, offset, weights, scale_formula, missing)
+    model = _model(
+        data,
+        formula,
+        family,
+        prior,
+        offset=offset,
+        exposure=exposure,
+        weights=weights,
+        scale_formula=scale_formula,
+        missing=missing,
+        collapse=collapse,
+    )
     found = explained(model, draws=draws, chains=chains, threads=threads, verbose=verbose)
     typer.echo(json.dumps(plain(asdict(found)), indent=2) if as_json else f"{model!r}\n\n{found}")
 
 
-def _model(
-    data: str,
-    formula: str,
-    family: str,
-    prior: list[str] | None,
-    offset: str | None,
-    weights: str | None,
-    scale_formula: str | None,
-    missing: str,
-) -> Any:
+def _model(data: str, formula: str, family: str, prior: list[str] | None, **options: Any) -> Any:
+    """Return the model that the arguments of a command stand for; options are those of `glm`."""
     from tallbayes.formulas import glm
 
-    if missing not in {"error", "drop"}:
-        raise InputError(f"--missing: {missing!r} was given; expected error or drop.")
-    return glm(
-        formula,
-        data,
-        family_of(family),
-        prior_of(prior or []),
-        scale_formula=scale_formula,
-        offset=offset,
-        weights=weights,
-        missing=missing,
-    )
+    if options["missing"] not in {"error", "drop"}:
+        raise InputError(f"--missing: {options['missing']!r} was given; expected error or drop.")
+    return glm(formula, data, family_of(family), prior_of(prior or []), **options)
 
 
 def _as_json(model: Any, tree: Any, table: Any, out: Path | None) -> str:
     about = {
         "formula": model.formula,
+        **{what: model.recipe.beside.get(what) for what in ("offset", "exposure", "weights")},
         "rows": model.rows_given,
         "out": None if out is None else str(out),
         "setup_seconds": tree.attrs["setup_seconds"],

@@ -1,6 +1,7 @@
 """Options of commands: families and priors as text, and numbers that JSON has."""
 
 import ast
+import inspect
 import math
 import re
 import tempfile
@@ -80,10 +81,17 @@ def _made(text: str, known: dict[str, Any], option: str) -> Any:
         raise InputError(f"{option}: {text!r} cannot be read; expected e.g. {_example(option)}.") from None
     if name not in known:
         raise InputError(f"{option}: {name!r} is not known; use one of {', '.join(known)}.")
+    taken = list(inspect.signature(known[name]).parameters)
+    unknown = [key for key in named if key not in taken]
+    takes = f"it takes {', '.join(taken)}" if taken else "it takes none"
+    if unknown:
+        raise InputError(f"{option}: {name} has no option {unknown[0]!r}; {takes}, e.g. {_example(option)}.")
     try:
         return known[name](*given, **named)
-    except TypeError as error:
-        raise InputError(f"{option}: {text!r} does not fit ({error}); expected e.g. {_example(option)}.") from None
+    except TypeError:
+        raise InputError(
+            f"{option}: {text!r} has too many options, too few, or one twice; {takes}, e.g. {_example(option)}."
+        ) from None
 
 
 def _plain_or_name(node: ast.expr) -> Any:

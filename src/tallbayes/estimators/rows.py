@@ -17,6 +17,8 @@ MOST_SORTED = 10_000
 
 EXACT = 1e-10
 """Residuals that are so small beside the responses are taken for rounding."""
+FEW, FEW_PER_COLUMN = 2000, 4
+"""Rows that are tried first, and for each column, to see whether the columns fit every response."""
 
 
 class Rows(NamedTuple):
@@ -67,7 +69,10 @@ def with_intercept(X: NDArray[Any]) -> NDArray[Any]:
 
 
 def fits_exactly(rows: Rows, intercept: bool) -> bool:
-    """Return whether the columns of a small set can fit every response, to rounding.
+    """Return whether the columns can fit every response, to rounding.
+
+    Of many rows some are tried first, which is enough unless they are fitted exactly. If others are not fitted by the
+    coefficients that were found, as where a level is in none of the rows that were tried, these join them.
 
     Parameters
     ----------
@@ -79,17 +84,43 @@ def fits_exactly(rows: Rows, intercept: bool) -> bool:
     Returns
     -------
     bool
-        False without a look for more than `MOST_SORTED` rows.
+        Whether there are coefficients that leave nothing but rounding.
     """
-    n = rows.y.size
-    if n > MOST_SORTED:
-        return False
-    design = (with_intercept(rows.X) if intercept else rows.X).astype(np.float64)
-    if n <= design.shape[1]:
+    n, columns = rows.y.size, rows.X.shape[1] + bool(intercept)
+    if n <= columns:
         return True
-    y = rows.y.astype(np.float64)
-    found = np.linalg.lstsq(design, y, rcond=None)[0]
-    return bool(np.max(np.abs(y - design @ found)) <= EXACT * np.max(np.abs(y)))
+    rounding = EXACT * float(np.max(np.abs(rows.y)))
+    tried = _spread_over(np.arange(n), max(FEW, FEW_PER_COLUMN * columns))
+    for _ in range(columns + 1):  # whatever joins is not fitted yet, so that each time a column more is pinned down
+        design, y = _some(rows, tried, intercept)
+        found = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
+        if np.max(np.abs(y - design @ found)) > rounding:
+            return False
+        others = _not_fitted(rows, found, intercept, rounding)
+        if not others.size:
+            return True
+        tried = np.union1d(tried, _spread_over(others, max(FEW, FEW_PER_COLUMN * columns)))
+    return False
+
+
+def _spread_over(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return some of the rows at even distances, or all of few."""
+    return rows if rows.size <= most else rows[np.linspace(0, rows.size - 1, most).astype(np.int64)]
+
+
+def _some(rows: Rows, chosen: Any, intercept: bool) -> tuple[NDArray[np.float64], Vector]:
+    """Return design and responses of some rows."""
+    design = rows.X[chosen]
+    return (with_intercept(design) if intercept else design).astype(np.float64), rows.y[chosen].astype(np.float64)
+
+
+def _not_fitted(rows: Rows, found: Vector, intercept: bool, rounding: float) -> NDArray[np.int64]:
+    """Return the rows that coefficients leave more of than rounding."""
+    bad = []
+    for first in range(0, rows.y.size, MOST_SORTED):
+        design, y = _some(rows, slice(first, first + MOST_SORTED), intercept)
+        bad.append(first + np.flatnonzero(np.abs(y - design @ found) > rounding))
+    return np.concatenate(bad)
 
 
 def _checked(sample_weight: Any, n: int) -> Vector:

@@ -47,6 +47,11 @@ class Family(ABC):
         """Return where the search starts for a second predictor, if that is not the scale of residuals."""
         return None
 
+    @property
+    def ratio(self) -> str:
+        """What the exponential of a coefficient is called; empty if it has no meaning."""
+        return "exp(coefficient)"
+
     def further_priors(self) -> Any:
         """Return the prior of parameters beside coefficients and scale, if the user gave one."""
         return None

@@ -11,7 +11,7 @@ from tallbayes.errors import InputError
 from tallbayes.families import cloglog, probit
 from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
-from tallbayes.families.links import probability
+from tallbayes.families.links import RATIOS, probability
 from tallbayes.families.straight_line import exp, log1p
 
 
@@ -87,6 +87,11 @@ class Bernoulli(CurveFamily):
 
     link: str = "logit"
     convex = True
+
+    @property
+    def ratio(self) -> str:
+        """Odds ratios, or hazard ratios."""
+        return RATIOS[self.link]
 
     def __post_init__(self) -> None:
         if self.link not in _LINKS:

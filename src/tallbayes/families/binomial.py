@@ -13,7 +13,7 @@ from tallbayes.errors import InputError
 from tallbayes.families import bernoulli, cloglog, probit
 from tallbayes.families.base import CurveFamily, Vector
 from tallbayes.families.curve import CurveFunctions, register_curve
-from tallbayes.families.links import probability
+from tallbayes.families.links import RATIOS, probability
 
 
 class ProportionCurve(NamedTuple):
@@ -114,6 +114,11 @@ class Binomial(CurveFamily):
     trials: ArrayLike = 1
     link: str = "logit"
     convex = True
+
+    @property
+    def ratio(self) -> str:
+        """Odds ratios, or hazard ratios."""
+        return RATIOS[self.link]
 
     def __post_init__(self) -> None:
         if self.link not in _LINKS:

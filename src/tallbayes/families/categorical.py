@@ -270,6 +270,11 @@ class Categorical(Family):
     classes: Any = None
     convex = True
 
+    @property
+    def ratio(self) -> str:
+        """Odds ratios against the reference class."""
+        return "odds ratio"
+
     def __post_init__(self) -> None:
         if self.classes is None or is_count(self.classes, 2):
             return

@@ -5,6 +5,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+RATIOS = {"logit": "odds ratio", "cloglog": "hazard ratio", "probit": ""}
+"""What the exponential of a coefficient is called; empty if it has no meaning."""
+
 
 def probability(link: str, eta: Array) -> Array:
     """Return the probability of a success, accurate where it is small.

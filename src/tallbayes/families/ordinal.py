@@ -26,6 +26,7 @@ from tallbayes.families.base import Family, Vector
 from tallbayes.families.bernoulli import Bernoulli, Softplus
 from tallbayes.families.curve import jet, potential
 from tallbayes.families.levels import LevelRows
+from tallbayes.families.links import RATIOS
 from tallbayes.families.ordinal_probit import ProbitLevelRows
 from tallbayes.families.ranges import derivative_range
 from tallbayes.families.remainder import (
@@ -224,6 +225,11 @@ class Ordinal(Family):
     cuts: Any = None
     convex = True
 
+    @property
+    def ratio(self) -> str:
+        """Odds ratios of a higher level."""
+        return RATIOS[self.link]
+
     def __post_init__(self) -> None:
         if self.link not in LINKS:
             raise InputError(f"Ordinal: link={self.link!r} was given; expected 'logit' or 'probit'.")
@@ -282,7 +288,7 @@ class Ordinal(Family):
         common = {"sign": -1, "offset_sign": -1, "own": p, "own_count": cuts, "by_response": 1}
         lines = Line(0, p, 0, **common), Line(0, p, 0, **common, own_shift=-1)
         between = self.predictor_labels
-        every = (*names, *(f"cut {name}" for name in between))
+        every = (*names, *(f"cut[{name}]" for name in between))
         return Structure(
             lines,
             every,

@@ -24,6 +24,11 @@ class RealResponse(CurveFamily):
     scale: Any
 
     @property
+    def ratio(self) -> str:
+        """None: coefficients are differences of responses."""
+        return ""
+
+    @property
     def known(self) -> bool:
         """Whether the scale is a number."""
         return is_number(self.scale)
@@ -128,6 +133,11 @@ class LogMean(CurveFamily):
     """What that number is called."""
 
     @property
+    def ratio(self) -> str:
+        """Ratios of means."""
+        return "ratio of means"
+
+    @property
     def known(self) -> bool:
         """Whether the number is given."""
         return is_number(getattr(self, self.second))
@@ -178,6 +188,11 @@ class LogMean(CurveFamily):
 
 class CountResponse(Family):
     """Counts with the log of their mean as the predictor."""
+
+    @property
+    def ratio(self) -> str:
+        """Rate ratios."""
+        return "rate ratio"
 
     def unsupported(self, y: Vector, first: int = 0) -> NDArray[np.bool_]:
         """Return which responses are not whole numbers, 0 or more."""

@@ -51,6 +51,15 @@ class Structure(NamedTuple):
     """Of all parameters."""
     outputs: tuple[Output, ...]
 
+    @property
+    def others(self) -> list[str]:
+        """Names of parameters beside the coefficients of the design that may have priors of their own by name.
+
+        The prior of a positive number, such as a scale, is an argument of the family.
+        """
+        further = [output for output in self.outputs if output.name != "beta" and not output.log]
+        return [name for output in further for name in self.names[output.first : output.first + output.count]]
+
 
 def one_predictor(names: list[str]) -> Structure:
     """Return the structure of a regression with one linear predictor."""
@@ -69,6 +78,6 @@ def location_and_second(names: list[str], further: list[str], what: str, *, log:
         second = Line(0, 0, 0, own=p, own_count=1)
         name = f"log({what})" if log else what
         return Structure((location, second), (*names, name), (beta, Output(what, p, 1, log=log)))
-    every = (*names, *(f"{f'log({what})' if log else what}: {name}" for name in further))
+    every = (*names, *(f"{what}_beta[{name}]" for name in further))
     output = Output(f"{what}_beta", p, r, tuple(further), dimension=f"{what}_coefficient")
     return Structure((location, Line(p, r, p)), every, (beta, output))

@@ -1,5 +1,6 @@
 """Columns of a table as formulas compute with them: numbers, or labels with their codes."""
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +44,12 @@ def kind_of(kind: "pa.DataType", name: str) -> str:
 
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind):
         return NUMERIC
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_duration(inner) or types.is_interval(inner):
+        raise InputError(
+            f"data: column {name!r} holds lengths of time ({inner}), neither numbers nor labels. Convert it to "
+            "numbers, e.g. data[column].dt.total_seconds() / 86400 for days, or to text."
+        )
     if types.is_dictionary(kind):
         return LABELS
     text = (types.is_string, types.is_large_string, types.is_string_view, types.is_temporal, types.is_null)
@@ -91,18 +98,49 @@ def _refuse_inexact(numbers: NDArray[Any], name: str) -> None:
 
 def _labels(array: "pa.Array") -> Labels:
     """Return labels by dictionary encoding; dates as text, so that a file can keep them."""
+    from pyarrow import types
+
+    if not types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    codes = np.asarray(array.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return Labels(codes, tuple(label_values(array.dictionary)))
+
+
+def label_values(values: "pa.Array") -> list[Any]:
+    """Return the values of labels; dates and times as text that does not depend on the unit they are counted in."""
     import pyarrow as pa
     from pyarrow import types
 
-    if types.is_temporal(array.type):
-        array = array.cast(pa.string())
-    if not types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    values = array.dictionary
-    if types.is_temporal(values.type):
-        values = values.cast(pa.string())
-    codes = np.asarray(array.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
-    return Labels(codes, tuple(values.to_pylist()))
+    if not types.is_temporal(values.type):
+        return list(values.to_pylist())
+    zone = types.is_timestamp(values.type) and values.type.tz is not None
+    if zone:
+        values = values.cast(pa.timestamp(values.type.unit))  # which is that in UTC
+    return [None if text is None else time_text(text, zone) for text in values.cast(pa.string()).to_pylist()]
+
+
+def time_text(text: str, zone: bool = False) -> str:
+    """Return a date, time or both in one form: ``2024-01-02``, ``2024-01-02T10:30:00``, with what seconds need.
+
+    Parameters
+    ----------
+    text : str
+        As Arrow, Python and NumPy write them.
+    zone : bool
+        Whether it is a time in UTC rather than one of no zone.
+
+    Returns
+    -------
+    str
+        The text; a time in UTC ends in Z and always has its hours.
+    """
+    day, _, time = text.replace("T", " ").partition(" ")
+    if not time and ":" in day:
+        return day.rstrip("0").rstrip(".") if "." in day else day
+    time = time.rstrip("0").rstrip(".") if "." in time else time
+    if zone:
+        return f"{day}T{time or '00:00:00'}Z"
+    return day if time in {"", "00:00:00", "00:00"} else f"{day}T{time}"
 
 
 def levels_of(value: Value) -> list[Any]:
@@ -132,7 +170,9 @@ def plain_level(level: Any) -> Any:
     if isinstance(level, int | float | np.number):
         number = float(level)
         return int(number) if number.is_integer() else number
-    return str(level)
+    if isinstance(level, dt.datetime) and level.tzinfo is not None:
+        return time_text(str(level.astimezone(dt.UTC).replace(tzinfo=None)), True)
+    return time_text(str(level)) if isinstance(level, dt.date | dt.time | np.datetime64) else str(level)
 
 
 def in_order(levels: set[Any]) -> list[Any]:

@@ -1,6 +1,7 @@
 """From a formula and a table to a recipe: one pass over the columns that it needs, and what is learned there."""
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,13 +10,13 @@ import numpy as np
 
 from tallbayes.errors import InputError
 from tallbayes.families import Family, Ordinal
-from tallbayes.formulas.columns import LABELS, Labels, Value, kind_of
-from tallbayes.formulas.design import Design, Factor, coded
+from tallbayes.formulas.columns import LABELS, Labels, Value, kind_of, label_values
+from tallbayes.formulas.design import FULL, Design, Factor, coded
 from tallbayes.formulas.expressions import Categories, Expression, Several, States, evaluate
 from tallbayes.formulas.formula import Formula, unique
 from tallbayes.formulas.recipe import Recipe, weights_of
 from tallbayes.formulas.response import is_labelled, response_of
-from tallbayes.formulas.survey import Survey, refuse_missing, survey
+from tallbayes.formulas.survey import Survey, refuse_missing, refuse_stray, survey
 from tallbayes.models.variables import LEVELS, Variable
 
 
@@ -83,7 +84,9 @@ def learn(
     weigh = None if weights is None else partial(weights_of, weights)
     found = survey(table, columns, categorical, learning, weigh)
     refuse_missing(found, missing)
-    design = _design(formula, found)
+    for name in _not_said_to_be_levels([*every.values(), response, *formula.offsets, *offsets], kinds):
+        refuse_stray(table, name)
+    design, notes = _design(formula, found, levels_anyway=isinstance(family, Ordinal))
     if isinstance(family, Ordinal):  # its cut points are in the place of an intercept
         design.parts = tuple(part for part in design.parts if part.factors)
     if not design.names:
@@ -96,6 +99,7 @@ def learn(
     if levels is None and response.learned:
         _sample(response, found, own)
     made, note = response_of(response, levels, family, own)
+    of_scale, further = (None, []) if scale is None else _design(scale, found)
     recipe = Recipe(
         formula.text,
         design,
@@ -103,14 +107,17 @@ def learn(
         (*formula.offsets, *offsets),
         weights,
         {name: _variable(name, found, [*every.values(), *formula.offsets]) for name in variables},
-        None if scale is None else _design(scale, found),
+        of_scale,
         None if scale is None else scale.text,
     )
-    return Learned(recipe, found, tuple(_notes(found, design, note)))
+    return Learned(recipe, found, (*_notes(found, design, note), *notes, *further))
 
 
-def _design(formula: Formula, found: Survey) -> Design:
-    """Return the design of a formula's terms, after its transforms have learned."""
+def _design(formula: Formula, found: Survey, *, levels_anyway: bool = False) -> tuple[Design, list[str]]:
+    """Return the design of a formula's terms, after its transforms have learned, and what is to be said of it.
+
+    A family may have levels of its own in the place of an intercept.
+    """
     states: States = {}
     samples = {text: _sample(e, found, states) for text, e in formula.factors.items()}
     factors = {text: _factor(e, samples[text], found) for text, e in formula.factors.items()}
@@ -120,7 +127,37 @@ def _design(formula: Formula, found: Survey) -> Design:
         raise InputError(
             f"formula: two columns of the design are called {twice[0]!r}. Rename a column of the data."
         )
-    return design
+    return design, _dependent(design, samples, levels_anyway)
+
+
+def _dependent(design: Design, samples: Mapping[str, Any], levels_anyway: bool) -> list[str]:
+    """Say which splines have columns that add up to a constant, as those of other terms do: an intercept, levels."""
+    splines, others = [], ["the cut points do"] if levels_anyway else []
+    for part in design.parts:
+        if not part.factors and not levels_anyway:
+            others.append("the intercept does")
+        if len(part.factors) != 1 or part.factors[0][1] != FULL:
+            continue
+        text = part.factors[0][0]
+        if design.factors[text].levels is not None:
+            others.append(f"the levels of {text} do")
+        elif isinstance(samples[text], Several) and _adds_up(samples[text]):
+            centred = design.factors[text].expression.call in {"cr", "cs", "cc"}
+            splines.append(text) if centred else others.append(f"those of {text} do")
+    if not others:
+        others, splines = [f"those of {text} do" for text in splines[:1]], splines[1:]
+    or_none = ", or 0 + for no intercept" if others[:1] == ["the intercept does"] else ""
+    return [
+        f"{text}: its columns add up to a constant, as {others[0]}, so that the data tell of both together only, and "
+        f"the rest is prior: write {text[:-1]}, constraints='center'){or_none}"
+        for text in splines
+    ]
+
+
+def _adds_up(made: Several) -> bool:
+    """Return whether columns add up to the same number, not 0, in every row."""
+    total = np.sum(list(made.columns.values()), axis=0)
+    return bool(np.ptp(total) <= 1e-9 * np.abs(total[0]))
 
 
 def _kinds(table: Any, columns: Sequence[str]) -> dict[str, str]:
@@ -136,6 +173,16 @@ def _is_categorical(expression: Expression, kinds: dict[str, str]) -> bool:
             )
         return True
     return expression.name is not None and kinds[expression.name] == LABELS
+
+
+def _not_said_to_be_levels(parts: Sequence[Expression], kinds: Mapping[str, str]) -> list[str]:
+    """Return the columns of labels of which no C(...) and no comparison says that they are levels."""
+    used = [name for part in parts if part.call != "C" for name in _as_values(part)]
+    return [name for name in unique(used) if kinds.get(name) == LABELS]
+
+
+def _as_values(part: Expression) -> tuple[str, ...]:
+    return () if any(isinstance(node, ast.Compare) for node in ast.walk(part.node)) else part.columns
 
 
 def _sample(expression: Expression, found: Survey, states: States) -> Any:
@@ -185,7 +232,7 @@ def _ordered_categories(response: Expression, table: Any) -> list[Any] | None:
     if kind is None or not getattr(kind, "ordered", False):
         return None
     for batch in table.batches([column]):
-        return list(batch.column(column).dictionary.to_pylist())
+        return label_values(batch.column(column).dictionary)
     return None
 
 

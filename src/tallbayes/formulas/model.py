@@ -76,14 +76,24 @@ class FormulaRegression(Regression):
         columns: tuple[Any, Any],
     ) -> None:
         scale = None if recipe.scale is None else recipe.scale.names
-        super().__init__(source, None, family, by_coefficient(prior, recipe.design), scale_design=scale)
         self.recipe, self.notes = recipe, tuple(notes)
+        super().__init__(source, None, family, prior, scale_design=scale)
         self._table, self._together = columns
+
+    def _by_name(self, prior: Any) -> Any:
+        """Return priors by parameter, from those by term or by the beginning of names."""
+        return by_coefficient(prior, self.recipe.design, self.structure.others, self.recipe.scale)
 
     @property
     def formula(self) -> str:
         """The formula, as it was given."""
         return self.recipe.text
+
+    @property
+    def ratio(self) -> str:
+        """What the exponential of a coefficient is called: the family's, or that of a log response."""
+        logged = self.recipe.response.expression.call in {"log", "np.log"}
+        return "ratio of responses" if logged and not self.family.ratio else self.family.ratio
 
     @property
     def rows_given(self) -> int:
@@ -150,11 +160,12 @@ class FormulaRegression(Regression):
         return json.dumps(about)
 
     def __repr__(self) -> str:
-        """Describe the model: formula, rows, what was decided about the data, coefficients and their priors."""
+        """Describe the model: what was given, rows, what was decided about the data, coefficients and priors."""
         lines = [
             f"{self.formula}",
             *([f"scale   {self.recipe.scale_text}"] if self.recipe.scale_text else []),
             f"family  {self.family!r}",
+            *(f"{what:7} {text}" for what, text in self.recipe.beside.items()),
             f"rows    {self.rows_given:,}, {counted(self.d, 'coefficient')}",
             *(f"note    {note}" for note in self.notes),
             "",
@@ -239,6 +250,7 @@ def glm(
     given = {"offset": offset, "weights": weights, "exposure": exposure}
     table, offsets, weighing = _table(opened, data, read, scale, given)
     learned = learn(read, table, family, offsets=offsets, weights=weighing, scale=scale, missing=missing)
+    learned = replace(learned, recipe=replace(learned.recipe, beside=_as_given(given)))
     recipe, n = learned.recipe, learned.survey.kept
     family = _with_labels(family, recipe)
     if learned.survey.dropped and isinstance(family, Binomial) and np.ndim(family.trials) == 1:
@@ -313,6 +325,16 @@ def _table(
     for name, values in beside.items():
         whole = _appended(whole, name, values)
     return open_table(whole), offsets, weighing
+
+
+def _as_given(beside: dict[str, Any]) -> dict[str, str]:
+    """Return in words what was given beside the formula: a column, an expression, a number, or an array."""
+    told = {}
+    for what in ("offset", "exposure", "weights"):
+        value = beside[what]
+        if value is not None:
+            told[what] = str(value) if isinstance(value, str) or np.ndim(value) == 0 else "an array"
+    return told
 
 
 def _expression(text: str, columns: Sequence[str], what: str) -> Expression:

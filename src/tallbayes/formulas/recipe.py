@@ -1,7 +1,7 @@
 """Everything that a formula makes of a row: design, response, offset and weight; kept with the model as JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,8 @@ class Recipe:
     """Of the log scale, or of what else a family's second predictor is; its columns stand after those of the design."""
     scale_text: str | None = None
     """Its formula."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Offset, exposure and weights that were given beside the formula, as they were given."""
 
     @property
     def designs(self) -> tuple[Design, ...]:
@@ -95,6 +97,7 @@ class Recipe:
             "offsets": [offset.text for offset in self.offsets],
             "variables": {name: _plain_variable(about) for name, about in self.variables.items()},
             "scale": None if self.scale is None else [self.scale_text, self.scale.plain()],
+            "beside": dict(self.beside),
         }
 
     @classmethod
@@ -111,6 +114,7 @@ class Recipe:
             {name: _variable(about) for name, about in plain["variables"].items()},
             None if scale is None else Design.from_plain(scale),
             scale_text,
+            dict(plain.get("beside") or {}),
         )
 
 

@@ -26,6 +26,9 @@ MOST_LEVELS = 5000
 MOST_DESCRIBED = 2**16
 """The same, for columns of which nothing is learned: their quantiles only describe them."""
 
+MOST_STRAY = 0.01
+"""Share of rows up to which labels among numbers are taken for strays."""
+
 DROP, ERROR = "drop", "error"
 DATA = "data"
 """What the rows that a model is fitted to are called in messages; others are new_data."""
@@ -215,12 +218,13 @@ def survey(
         found.kept += left.num_rows
         values = loaded(left)
         weight = None if weigh is None else np.broadcast_to(weigh(values), left.num_rows)
-        _take_in(found, values, rows, factors, weight)
+        _take_in(found, table, values, rows, factors, weight)
     return found
 
 
 def _take_in(
     found: Survey,
+    table: Any,
     values: dict[str, Value],
     rows: NDArray[np.int64],
     factors: Mapping[str, Expression],
@@ -236,10 +240,56 @@ def _take_in(
         labels = made.values if isinstance(made, Categories) else made
         found.levels[text].update(levels_of(labels))
         if len(found.levels[text]) > MOST_LEVELS:
+            if expression.name is not None:
+                refuse_stray(table, expression.name)
             raise InputError(
                 f"formula: {text!r} has more than {MOST_LEVELS:,} levels, each a column of the design. If it is a "
                 "number, use it without C(...); if it is an identifier, leave it out or group its levels."
             )
+
+
+def refuse_stray(table: Any, name: str) -> None:
+    """Raise if a column is text, and nearly all of its rows are numbers: a stray label makes labels of them.
+
+    Parameters
+    ----------
+    table : Table
+        With ``schema`` and ``batches(columns)``.
+    name : str
+        The column.
+    """
+    from pyarrow import types
+
+    kind = table.schema.field(name).type
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        return
+    rows = others = 0
+    first: tuple[str, int] | None = None
+    for batch in table.batches([name]):
+        labels = load(batch.column(0).fill_null(""), name)
+        assert isinstance(labels, Labels)
+        other = labels.where([value != "" and not _is_number(value) for value in labels.values])
+        if first is None and other.any():
+            at = int(np.argmax(other))
+            first = labels.values[labels.codes[at]], rows + at
+        others += int(np.count_nonzero(other))
+        rows += batch.num_rows
+        if others > MOST_STRAY * table.n:
+            return
+    if first is not None:
+        raise InputError(
+            f"data: column {name!r} is text, and numbers in all but {counted(others, 'row')} of {rows:,}: the first "
+            f"that is none is {first[0]!r} in row {first[1]:,}. Mend it, or leave it empty if it is missing; if they "
+            f"are levels, write C({name})."
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def refuse_missing(found: Survey, missing: str, what: str = DATA) -> None:

@@ -61,6 +61,15 @@ class Opened:
         for name in needed:
             if name not in self.columns:
                 close = get_close_matches(name, self.columns, n=1)
+                separator = next(
+                    (mark for mark in ";\t|" if len(self.columns) == 1 and mark in self.columns[0]), None
+                )
+                if separator is not None:
+                    raise InputError(
+                        f"{where}: {self.what} has no column {name!r}, but one alone, {self.columns[0]!r}: its "
+                        f"fields seem to be separated by {separator!r}. CSV files are read with commas, TSV files with "
+                        f"tabs; read others first, e.g. data=pd.read_csv(path, sep={separator!r})."
+                    )
                 raise InputError(
                     f"{where}: {self.what} has no column {name!r}{f'; is it {close[0]!r}?' if close else '.'} It has "
                     f"{', '.join(self.columns[:30])}{', ...' if len(self.columns) > 30 else ''}."

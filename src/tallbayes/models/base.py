@@ -54,6 +54,11 @@ class Model(ABC):
         return (Output("beta", 0, self.d, tuple(self.names)),)
 
     @property
+    def ratio(self) -> str:
+        """What the exponential of a coefficient is called; empty if it has no meaning."""
+        return "exp(coefficient)"
+
+    @property
     def n(self) -> int:
         """Number of rows."""
         return self.source.n

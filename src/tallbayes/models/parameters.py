@@ -1,12 +1,14 @@
 """Priors of all parameters of a regression: of coefficients, of a scale or its coefficients, of others."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
+from tallbayes.families.structure import Structure
 from tallbayes.models.starts import refuse_certain_scale, refuse_certain_shape
 from tallbayes.priors import HalfStudentT, InverseGamma, Normal, Prior, ScalePrior
 from tallbayes.priors.resolved import CoefficientPriors, joined
@@ -67,16 +69,45 @@ def add_columns(source: Source, design: ArrayLike) -> list[str]:
     return names
 
 
-def all_priors(model: "Regression", coefficients: CoefficientPriors, columns: int) -> CoefficientPriors:
+def parted(prior: Any, columns: list[str], structure: Structure) -> tuple[Any, dict[str, Prior]]:
+    """Return what a prior says of the columns' coefficients, and what it says of other parameters by their names."""
+    if not isinstance(prior, Mapping):
+        return prior, {}
+    given = {str(key): value for key, value in prior.items()}
+    for output in structure.outputs[1:]:
+        if output.log and not {output.name, f"log({output.name})"}.isdisjoint(given.keys() - set(columns)):
+            raise InputError(
+                f"prior: {output.name!r} was given a prior by name; expected that as an argument of the family, e.g. "
+                f"{output.name}=tb.priors.HalfNormal(10)."
+            )
+    further = {name: given.pop(name) for name in structure.others if name in given and name not in columns}
+    for name, value in further.items():
+        if not isinstance(value, Prior):
+            raise InputError(f"prior: {name!r} has {value!r}; expected e.g. tb.priors.Normal(0, 1).")
+    unknown = [key for key in given if key not in columns]
+    if unknown and structure.others:
+        raise InputError(
+            f"prior: {unknown[0]!r} is not a parameter; the names are {', '.join([*columns, *structure.others])}."
+        )
+    return given if given or not further else None, further
+
+
+def all_priors(
+    model: "Regression", coefficients: CoefficientPriors, columns: int, given: Mapping[str, Prior]
+) -> CoefficientPriors:
     """Return the priors of all parameters, in their order, from those of the columns' coefficients."""
     parts = [coefficients] * (model.structure.outputs[0].count // columns)
     for output in model.structure.outputs[1:]:
         if output.log and output.labels is None:
             parts.append(_of_positive(model, output.name))
-        elif output.name == "scale_beta":
-            parts.append(_of_scale_columns(model, columns))
+            continue
+        if output.name == "scale_beta":
+            part = _of_scale_columns(model, columns)
         else:
-            parts.append(_of_others(model, output.count, columns, output.first))
+            part = _of_others(model, output.count, columns, output.first)
+        names = model.structure.names[output.first : output.first + output.count]
+        one = SomeColumns(np.ones(1), np.ones(1))
+        parts += [given[n].resolve(one, 1.0) if n in given else part.part(j) for j, n in enumerate(names)]
     return joined(*parts)
 
 

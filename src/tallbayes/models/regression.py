@@ -18,7 +18,7 @@ from tallbayes.families.responses import CountResponse, robust_spread, without_o
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
 from tallbayes.models.new_rows import new_rows
-from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns
+from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns, parted
 from tallbayes.models.predictors import Predictors, predictors_of
 from tallbayes.models.starts import ridge_of_parameters, starting_parameters
 from tallbayes.models.stored import store
@@ -73,7 +73,8 @@ class Regression(Model):
     prior : Prior or sequence of Prior or mapping or None
         Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
         dictionary from names to priors. Defaults to ``WeaklyInformative()``, also for columns that a dictionary
-        leaves out; `tallbayes.explain` prints what that is for these data.
+        leaves out; `tallbayes.explain` prints what that is for these data. A dictionary may also name coefficients of
+        the scale, ``"scale_beta[z]"``, and other parameters of the family as a summary names them, ``"cut[low|high]"``.
     offset : array_like or str or None
         Known part of each row's predictor; the name of a column in a table.
     weights : array_like or str or None
@@ -163,11 +164,16 @@ class Regression(Model):
             self.source = EncodedSource(source, family.encode)
             self.source.kept_samples.update(source.kept_samples)
             source.kept_samples.clear()
-        self.prior = each(prior, columns)
+        own, self._further_given = parted(self._by_name(prior), columns, self.structure)
+        self.prior = each(own, columns)
         level = family.predictor_level(self.profile.responses)
         resolved = self.prior.resolve(SomeColumns.of(self.profile, 0, len(columns))._replace(level=level), scale)
         _refuse_without_scale(resolved, columns)
-        self.coefficient_priors = all_priors(self, resolved, len(columns))
+        self.coefficient_priors = all_priors(self, resolved, len(columns), self._further_given)
+
+    def _by_name(self, prior: Any) -> Any:
+        """Return priors by the names of parameters, if they were given in another way."""
+        return prior
 
     @property
     def columns(self) -> list[str]:
@@ -178,6 +184,11 @@ class Regression(Model):
     def outputs(self) -> tuple[Output, ...]:
         """The parameters as variables of a result."""
         return self.structure.outputs
+
+    @property
+    def ratio(self) -> str:
+        """What the exponential of a coefficient is called; empty if it has no meaning."""
+        return self.family.ratio
 
     def _look_at(self, source: Source) -> Profile:
         """Return the facts about all rows; where rows come by passes, gather the subsamples in the same one."""
@@ -410,8 +421,9 @@ def _profile(block: Block, family: Family, names: list[str], n: int, takes_offse
         raise InputError(f"y: row {i} is {value:.3g}, whose powers no float64 holds. Rescale the response.", row=i)
     outside = np.flatnonzero(family.unsupported(y, block.first))
     if outside.size:
-        i, where = int(outside[0]), "" if block.count == n else " in its block"
-        count = "1 such row" if outside.size == 1 else f"{outside.size} such rows"
+        i, last = int(outside[0]), block.first + block.count - 1
+        where = "" if block.count == n else f" among rows {block.first} to {last}"
+        count = "1 such row" if outside.size == 1 else f"{outside.size:,} such rows"
         raise InputError(
             f"y: row {block.first + i} is {y[i]:g} ({count}{where}); {family} takes {family.support}.",
             row=block.first + i,

@@ -60,13 +60,20 @@ def _rows_in_all(model: "Regression", block: Block) -> float:
     return model.n * float(np.mean(block.weight))
 
 
+def _responses(model: "Regression", block: Block) -> str:
+    """Return in words how many responses a block has, and that there are others if it is a sample."""
+    if block.count == model.n:
+        return f"{block.count:,} responses"
+    return f"a sample of {block.count:,} of {model.n:,} responses"
+
+
 def starting_scale(model: "Regression", block: Block, target: Vector, beta: Vector) -> float:
     """Return the log of the residuals' spread; of an exact fit, of something if the prior allows for it."""
     spread, largest = _left_over(block, target, beta)
     if spread > CERTAIN * largest:
         return math.log(max(spread, SMALL * model.unit if keeps_from_zero(model) else 0.0))
     told = (
-        f"The columns fit {block.count:,} responses exactly, to rounding (residuals of {spread:.2g} beside responses "
+        f"The columns fit {_responses(model, block)} exactly, to rounding (residuals of {spread:.2g} beside responses "
         f"up to {largest:.3g})"
     )
     advice = (
@@ -95,7 +102,7 @@ def refuse_exact_amounts(model: "Regression", block: Block, target: Vector, beta
     prior = model.coefficient_priors.part(model.d - 1)
     if 0.5 * _rows_in_all(model, block) > _slope(prior, -2.0 * math.log(CERTAIN)):
         raise NoModeError(
-            f"The columns fit the logs of {block.count:,} responses exactly, to rounding (residuals of {spread:.2g}), "
+            f"The columns fit the logs of {_responses(model, block)} exactly, to rounding (residuals of {spread:.2g}), "
             f"so the posterior of the shape rises without end, or beyond what rounding resolves, under "
             f"{'the default prior' if given is None else given}. Look for a column that is the response itself; use "
             "fewer columns than rows; give the shape, e.g. Gamma(shape=1.0), or a prior that bounds it, e.g. "

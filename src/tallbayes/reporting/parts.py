@@ -76,6 +76,8 @@ def data_and_model(tree: "DataTree") -> tuple[Part, str]:
     facts = {
         "Formula": formula,
         "Formula of the scale": (recipe.get("scale") or [None])[0],
+        **{what.capitalize(): text for what, text in (recipe.get("beside") or {}).items()},
+        **({"Offset": "an array"} if stored.get("has_offset") else {}),
         "Rows": _count(stored.get("rows", about.get("rows"))),
         "Notes": "; ".join(stored.get("notes", [])) or None,
         "Parameters": f"{len(names):,}: {', '.join(names[:30])}{' ...' if len(names) > 30 else ''}",

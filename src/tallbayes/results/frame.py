@@ -8,7 +8,7 @@ import pandas as pd
 
 
 class SummaryFrame(pd.DataFrame):
-    """A data frame that, printed, is followed by what its ``attrs["trust"]`` says."""
+    """A data frame that, printed, is followed by what its ``attrs`` say: what is exponentiated, and the trust."""
 
     @property
     def _constructor(self) -> Callable[..., "SummaryFrame"]:
@@ -26,7 +26,7 @@ class SummaryFrame(pd.DataFrame):
         return f"{_shortened(self).to_html()}<p>{escape(self._words())}</p>"
 
     def _words(self) -> str:
-        return f"\n\n{self.attrs['trust']}" if "trust" in self.attrs else ""
+        return "".join(f"\n\n{self.attrs[name]}" for name in ("exponentiated", "trust") if name in self.attrs)
 
 
 def _shortened(frame: Any) -> pd.DataFrame:

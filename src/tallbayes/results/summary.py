@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from xarray import DataTree
 
+AS_IT_IS = "as it is"
+"""How a parameter is shown that is not exponentiated."""
+FEW = 6
+"""Parameters that are named in the sentence about them."""
 RANKED = 1_000_000
 """Draws of a parameter that are ranked for effective draws and R-hat: of more, every so many."""
 
@@ -41,7 +45,10 @@ def summary(
     probs : sequence of float
         Quantiles to show.
     exponentiate : bool
-        Whether to show exp(coefficient): odds ratios of a logistic regression, rate ratios of one with a log link.
+        Whether to show exp(coefficient): odds ratios of a logistic regression, rate ratios of one with a log link,
+        hazard ratios with cloglog. Coefficients of a log scale, and of the log odds of zeros, become ratios too; cut
+        points and scales stay as they are. A column ``shown`` and ``attrs["exponentiated"]`` say which rows are ratios.
+        Refused where none is: with an identity or probit link.
 
     Returns
     -------
@@ -52,11 +59,11 @@ def summary(
 
     probs = checked_probs("summary", probs)
     names, draws = named_draws(tree, "summary")
-    coefficients = tree["posterior"]["beta"].sizes["coefficient"]
+    ratios = _ratios(tree, names) if exponentiate else [""] * len(names)
 
     def of_one(j: int) -> list[float]:
         values = np.ascontiguousarray(draws[:, :, j])
-        if exponentiate and j < coefficients:
+        if ratios[j]:
             with np.errstate(over="ignore"):
                 values = np.exp(values)
         return _moments(values, probs)
@@ -66,8 +73,40 @@ def summary(
     mixing = mixing_of(draws, most=RANKED * len(names))
     table = SummaryFrame(dict(zip(titles, moments.T, strict=True)), index=names)
     table["ess_bulk"], table["ess_tail"], table["r_hat"] = mixing.ess_bulk, mixing.ess_tail, mixing.r_hat
+    if exponentiate:
+        table["shown"] = [ratio or AS_IT_IS for ratio in ratios]
+        table.attrs["exponentiated"] = _exponentiated(names, ratios)
     table.attrs["trust"], table["trust"] = judged(tree)
     return table
+
+
+def _ratios(tree: "DataTree", names: Sequence[str]) -> list[str]:
+    """Return for each parameter what its exponential is called, empty if that has no meaning; raise if none has."""
+    of_coefficients = str(tree.attrs.get("ratio", "exp(coefficient)"))
+    count = tree["posterior"]["beta"].sizes["coefficient"]
+    known = {"scale_beta": "ratio of scales", "zero_logit_beta": "odds ratio of zeros"}
+    found = [of_coefficients] * count + [known.get(name.partition("[")[0], "") for name in names[count:]]
+    if not any(found):
+        raise InputError(
+            f"summary: exponentiate=True was given with {tree.attrs.get('family', 'this model')}, whose coefficients "
+            "are no logarithms of ratios: with an identity link they are differences of the response, with probit "
+            "differences of a normal quantile. Leave exponentiate out; tb.comparisons gives effects in the response's "
+            "units."
+        )
+    return found
+
+
+def _exponentiated(names: Sequence[str], ratios: Sequence[str]) -> str:
+    """Return in words which parameters are exponentiated."""
+    if all(ratios) and len(set(ratios)) == 1:
+        return f"All rows are exponentiated: {ratios[0]}."
+    parts = []
+    for ratio in dict.fromkeys(ratios):
+        which = [name for name, own in zip(names, ratios, strict=True) if own == ratio]
+        few = f"{', '.join(which[:FEW])}{f' and {len(which) - FEW} more' if len(which) > FEW else ''}"
+        parts.append(f"exponentiated ({ratio}): {few}" if ratio else f"not exponentiated: {few}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def checked_probs(owner: str, probs: Sequence[float]) -> tuple[float, ...]:

@@ -79,6 +79,7 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
         "warmup": runs[0].warmup,
         "rows": model.rows_given,
         "family": repr(model.family),
+        "ratio": model.ratio,
         "prior": repr(model.prior),
         "coefficient_priors": model.coefficient_priors.describe(model.names, most=len(model.names)),
         "parameters": json.dumps([output._asdict() for output in model.outputs]),
