@@ -407,7 +407,7 @@ def test_messages_count_rows_of_the_data(frame):
             with pytest.raises(InputError, match=wanted):
                 tb.glm(formula, long, family, weights=weights)
     with pytest.raises(InputError, match=r"not seen, in 2,000 rows: 'new'"):
-        whole(model.rows_of(setting={"g": "new"}))
+        whole(model.rows_of(setting={"g": np.full(12, "new")}))
     with pytest.raises(InputError, match="or 12, since equal rows are put together"):
         whole(model.rows_of(setting={"g": np.array(["a", "b"])}))
     with pytest.raises(InputError, match="weights: every row has weight 0"):
@@ -728,7 +728,10 @@ NEW = {
         lambda m, f: m.rows_of(f.assign(m=f["m"] + 1)),
         r"1 level .*: 5. It knows 1, 2, 3, 4",
     ),
-    "set to an unseen level": (lambda m, f: m.rows_of(setting={"g": "new"}), "has 1 level that"),
+    "set to an unseen level": (
+        lambda m, f: m.rows_of(setting={"g": "new"}),
+        "setting: 'g' is set to 'new', a level .* 'a', 'b'",
+    ),
     "no column": (lambda m, f: m.rows_of(f.drop(columns="g")), "new_data has no column 'g'"),
     "missing": (
         lambda m, f: m.rows_of(holes(f)),

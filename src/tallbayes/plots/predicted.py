@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tallbayes.errors import InputError
 from tallbayes.models.variables import known
 from tallbayes.plots.canvas import CHAINS, EXACT, GREY, figure, tidy
-from tallbayes.predictions.asked import PREDICTIVE, ask, grid, model_of
+from tallbayes.predictions.asked import PREDICTIVE, Rows, ask, grid, model_of
 from tallbayes.predictions.blocks import every_draw
 from tallbayes.predictions.predict import averages
 from tallbayes.predictions.tables import of_draws
@@ -78,7 +78,7 @@ def plot_predictions(
         setting[by] = list(levels)
     asked = ask(tree, model, owner="plot_predictions", most=draws, kind=kind)
     settings = grid("plot_predictions", model, setting)
-    labels, found = averages(model, asked, settings, [], new_data=new_data, sample=ROWS)
+    labels, found = averages(Rows(model, new_data), asked, settings, [], ROWS)
     if found.shape[1] > 1:
         raise InputError(
             "plot_predictions: responses of several classes are not drawn; use tb.predict(..., at={...})."
