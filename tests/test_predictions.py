@@ -8,7 +8,7 @@ from scipy import stats
 
 import tallbayes as tb
 from tallbayes.errors import InputError
-from tallbayes.predictions import arviz, blocks
+from tallbayes.predictions import arviz, blocks, loo
 from tallbayes.predictions.asked import Asked
 from tallbayes.sources.base import Block, Source
 
@@ -610,6 +610,44 @@ def test_the_better_model_comes_first(data, model, tree):
     table = tb.compare({"less": tb.loo(other, less), "more": tb.loo(tree, model)})
     assert list(table.index) == ["more", "less"]
     assert table.loc["less", "elpd_diff"] > 10.0
+
+
+def test_models_of_other_responses_are_not_compared(frame):
+    """Blocks of rows may differ; responses may not, nor their order."""
+    gaussian = tb.families.Gaussian(scale=1.0)
+    models = {
+        "one": tb.glm("y ~ x", frame, gaussian),
+        "two": tb.glm("y ~ x + flag", frame, gaussian, stream=True),
+        "shifted": tb.glm("I(y + 1.0) ~ x", frame, gaussian),
+        "turned": tb.glm("y ~ x", frame[::-1], gaussian),
+    }
+    found = {
+        name: tb.loo(tb.sample(model, draws=500, chains=2, seed=1, progress=False), model, observations=50)
+        for name, model in models.items()
+    }
+    assert len(tb.compare({"one": found["one"], "two": found["two"]})) == 2
+    with pytest.raises(
+        InputError, match="compare: the responses of 'shifted', 'turned' differ from those of 'one'"
+    ):
+        tb.compare(found)
+
+
+def test_the_checksum_of_responses_is_that_of_any_blocks(data):
+    X, y = data
+    whole = loo.checksum_of_responses(Block(0, X, y[:, None], np.ones(1), np.zeros(1)))
+    streamed = Streamed(X, y).reduce(loo.checksum_of_responses)
+    each = Block(0, X, -0.0 + y[:, None], np.ones(900), np.zeros(1))
+    assert whole == streamed == loo.checksum_of_responses(each)
+    other = y.copy()
+    other[[3, 4]] = 0.25, 0.75
+    swapped = other.copy()
+    swapped[[3, 4]] = 0.75, 0.25
+    found = {
+        int(loo.checksum_of_responses(Block(0, X, each[:, None], weight, np.zeros(1)))[0])
+        for each in (y, other, swapped)
+        for weight in (np.ones(1), np.full(1, 2.0))
+    }
+    assert len(found) == 6
 
 
 def test_loo_that_cannot_be_found(data, model, tree):
