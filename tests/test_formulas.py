@@ -497,7 +497,11 @@ def test_slopes_and_contrasts_at_the_end_of_a_spline(frame, splined):
         new = frame.drop(columns=name)
         assert np.allclose(tb.slopes(tree, None, name, at={name: [low, high]}, new_data=new)["estimate"], ends)
         with pytest.raises(InputError, match=rf"^comparisons: '{name}', \+1, leaves in some rows .*'iqr'"):
-            tb.comparisons(tree, model, name)
+            tb.comparisons(tree, model, {name: 1})
+        default = tb.comparisons(tree, model, name)
+        assert default["contrast"][0].endswith(" (quartiles)")
+        np.testing.assert_array_equal(default, tb.comparisons(tree, model, {name: "iqr"}))
+        np.testing.assert_array_equal(default, tb.comparisons(tree, None, name, new_data=new))
         assert np.isfinite(tb.comparisons(tree, model, {name: (low, high)})["estimate"]).all()
         assert np.isfinite(tb.comparisons(tree, model, {name: "iqr"})["estimate"]).all()
         with pytest.raises(InputError, match=r"comparisons: .* 100 - 0, leaves"):
@@ -596,7 +600,7 @@ WRONG = {
     "a series": (lambda f: tb.glm("y ~ x", f["x"], BERNOULLI), "a Series was given; expected a data frame"),
     "trials beside dropped rows": (
         lambda f: tb.glm("y ~ x", holes(f), tb.families.Binomial(f["m"].to_numpy()), missing="drop"),
-        r"trials were given for each row, and 3 rows are dropped.*p\(successes, trials\)",
+        r"trials were given for each row, and 3 rows would be dropped.*p\(successes, trials\)",
     ),
     "labels for a count": (
         lambda f: tb.glm("g ~ x", f, tb.families.Poisson()),

@@ -65,6 +65,12 @@ class Recipe:
         return unique([name for factor in factors for name in factor.expression.columns])
 
     @property
+    def bounded(self) -> frozenset[str]:
+        """Columns in B-splines that are not defined beyond the data they were learned from."""
+        factors = [factor for design in self.designs for factor in design.factors.values()]
+        return frozenset(name for factor in factors for name in factor.expression.bounded)
+
+    @property
     def offset_columns(self) -> tuple[str, ...]:
         """Columns that the offset needs."""
         return unique([name for offset in self.offsets for name in offset.columns])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.checks import counted
 from tallbayes.errors import InputError
 from tallbayes.models.variables import known
 from tallbayes.plots.canvas import CHAINS, EXACT, GREY, figure, tidy
@@ -195,7 +196,7 @@ def plot_ppc(tree: "DataTree", model: Any, *, rows: int = ROWS, seed: int = 0) -
     made = figure(6.4, 4.0)
     axes = made.subplots()
     seen = np.histogram(np.clip(observed, edges[0], edges[-1]), edges)[0] / observed.size
-    axes.stairs(seen, edges, fill=True, color=GREY, alpha=0.35, label=f"observed ({observed.size:,} rows)")
+    axes.stairs(seen, edges, fill=True, color=GREY, alpha=0.35, label=f"observed ({counted(observed.size, 'row')})")
     middle = 0.5 * (edges[1:] + edges[:-1])
     low, high = np.quantile(heights, [0.05, 0.95], axis=0)
     axes.vlines(middle, low, high, color=EXACT, linewidth=2.0)

@@ -70,7 +70,8 @@ def comparisons(
         The model. None uses what the result itself knows of it, which suffices for new data.
     variable : str or mapping
         The variable: a factor is compared level by level with its first one, a variable of two values from the smaller
-        to the larger one, any other from its value in each row to one more. Or what to compare:
+        to the larger one, any other from its value in each row to one more. One in a B-spline, which is not defined
+        beyond the data, is compared from its lower to its upper quartile. Or what to compare:
         ``{"hour": (6, 18)}``, ``{"carrier": ["AA", "UA"]}``, a step ``{"hour": 3}``, ``{"hour": "sd"}``,
         ``{"hour": "iqr"}`` (from the lower to the upper quartile), ``{"carrier": "pairwise"}``.
     comparison : str
@@ -194,6 +195,8 @@ def _contrasts(model: Any, variable: Any, comparison: str) -> tuple[str, list[Co
         pairs = _pairs_of_levels(name, about.levels, wish)
     elif wish is None and len(about.levels) == 2:
         pairs = [about.levels]
+    elif wish is None and name in getattr(getattr(model, "recipe", None), "bounded", ()):
+        return name, _numeric_contrast(name, about, "iqr", sign)
     elif wish is None or is_number(wish):
         step = 1.0 if wish is None else float(wish)
         return name, [Contrast(f"+{step:g}", Shift(0.0), Shift(step))]
@@ -222,7 +225,7 @@ def _numeric_contrast(name: str, about: Any, wish: Any, sign: str) -> list[Contr
         return [Contrast("+1 sd", Shift(-0.5 * about.sd), Shift(0.5 * about.sd))]
     if wish == "iqr" and about.quantiles is not None:
         low, high = about.quantiles[0.25], about.quantiles[0.75]
-        return [Contrast(f"{_text(high)} {sign} {_text(low)}", low, high)]
+        return [Contrast(f"{_text(high)} {sign} {_text(low)} (quartiles)", low, high)]
     if not isinstance(wish, str) and np.ndim(wish) == 1 and len(wish) == 2 and all(map(_is_value, wish)):
         low, high = (about.label(value) if about.boolean else float(value) for value in wish)
         return [Contrast(f"{_text(high)} {sign} {_text(low)}", low, high)]
