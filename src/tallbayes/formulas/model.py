@@ -292,8 +292,8 @@ def glm(
     family = _with_labels(family, recipe)
     if learned.survey.dropped and isinstance(family, Binomial) and np.ndim(family.trials) == 1:
         raise InputError(
-            f"family: trials were given for each row, and {counted(learned.survey.dropped, 'row')} would be dropped. Put "
-            "the trials into the data: 'p(successes, trials) ~ ...' with family=tb.families.Binomial()."
+            f"family: trials were given for each row, and {counted(learned.survey.dropped, 'row')} would be dropped. "
+            "Put the trials into the data: 'p(successes, trials) ~ ...' with family=tb.families.Binomial()."
         )
     if learned.survey.dropped:
         table = CompleteTable(table, recipe.fitting, n)
