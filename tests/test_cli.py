@@ -189,8 +189,14 @@ def test_rows_that_cannot_be_predicted_are_left_out_if_that_is_wanted(folder, tm
     frame.to_parquet(tmp_path / "odd.parquet")
     result = run("predict", str(folder / "run.nc"), str(tmp_path / "odd.parquet"), "--unusable", "drop", "--json")
     assert result.exit_code == 0, result.output
-    assert len(json.loads(result.stdout)) == 17
-    assert "left out: values of 'hour' are missing in 1 rows" in result.stderr
+    kept = [0, *range(4, 20)]  # places in the file
+    assert [line["row"] for line in json.loads(result.stdout)] == kept
+    arguments = ("predict", str(folder / "run.nc"), str(tmp_path / "odd.parquet"), "--unusable", "drop")
+    run(*arguments, "--out", str(tmp_path / "odd.csv"))
+    assert list(pd.read_csv(tmp_path / "odd.csv")["row"]) == kept
+    assert [int(line.split()[0]) for line in run(*arguments).stdout.splitlines()[1:]] == kept
+    assert len(run(*arguments, "--average").stdout.splitlines()) == 2
+    assert "left out: values of 'hour' are missing in 1 row" in result.stderr
     assert "left out: 'origin' has levels that the model has not seen in 2 rows" in result.stderr
     frame.assign(origin="BOS").to_parquet(tmp_path / "none.parquet")
     result = run("predict", str(folder / "run.nc"), str(tmp_path / "none.parquet"), "--unusable", "drop")

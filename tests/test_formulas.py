@@ -408,7 +408,7 @@ def test_messages_count_rows_of_the_data(frame):
             with pytest.raises(InputError, match=wanted):
                 tb.glm(formula, long, family, weights=weights)
     with pytest.raises(InputError, match=r"not seen, in 2,000 rows: 'new'"):
-        whole(model.rows_of(setting={"g": "new"}))
+        whole(model.rows_of(setting={"g": np.full(12, "new")}))
     with pytest.raises(InputError, match="or 12, since equal rows are put together"):
         whole(model.rows_of(setting={"g": np.array(["a", "b"])}))
     with pytest.raises(InputError, match="weights: every row has weight 0"):
@@ -664,7 +664,11 @@ def test_slopes_and_contrasts_at_the_end_of_a_spline(frame, splined):
         new = frame.drop(columns=name)
         assert np.allclose(tb.slopes(tree, None, name, at={name: [low, high]}, new_data=new)["estimate"], ends)
         with pytest.raises(InputError, match=rf"^comparisons: '{name}', \+1, leaves in some rows .*'iqr'"):
-            tb.comparisons(tree, model, name)
+            tb.comparisons(tree, model, {name: 1})
+        default = tb.comparisons(tree, model, name)
+        assert default["contrast"][0].endswith(" (quartiles)")
+        np.testing.assert_array_equal(default, tb.comparisons(tree, model, {name: "iqr"}))
+        np.testing.assert_array_equal(default, tb.comparisons(tree, None, name, new_data=new))
         assert np.isfinite(tb.comparisons(tree, model, {name: (low, high)})["estimate"]).all()
         assert np.isfinite(tb.comparisons(tree, model, {name: "iqr"})["estimate"]).all()
         with pytest.raises(InputError, match=r"comparisons: .* 100 - 0, leaves"):
@@ -763,7 +767,7 @@ WRONG = {
     "a series": (lambda f: tb.glm("y ~ x", f["x"], BERNOULLI), "a Series was given; expected a data frame"),
     "trials beside dropped rows": (
         lambda f: tb.glm("y ~ x", holes(f), tb.families.Binomial(f["m"].to_numpy()), missing="drop"),
-        r"trials were given for each row, and 3 rows are dropped.*p\(successes, trials\)",
+        r"trials were given for each row, and 3 rows would be dropped.*p\(successes, trials\)",
     ),
     "labels for a count": (
         lambda f: tb.glm("g ~ x", f, tb.families.Poisson()),
@@ -895,7 +899,10 @@ NEW = {
         lambda m, f: m.rows_of(f.assign(m=f["m"] + 1)),
         r"1 level .*: 5. It knows 1, 2, 3, 4",
     ),
-    "set to an unseen level": (lambda m, f: m.rows_of(setting={"g": "new"}), "has 1 level that"),
+    "set to an unseen level": (
+        lambda m, f: m.rows_of(setting={"g": "new"}),
+        "setting: 'g' is set to 'new', a level .* 'a', 'b'",
+    ),
     "no column": (lambda m, f: m.rows_of(f.drop(columns="g")), "new_data has no column 'g'"),
     "missing": (
         lambda m, f: m.rows_of(holes(f)),

@@ -7,10 +7,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tallbayes as tb
 from tallbayes.errors import InputError, MissingPackageError
+from tallbayes.plots.predicted import single_responses
+from tallbayes.predictions.asked import Rows, ask, model_of
 from tallbayes.reporting.page import page
 
 NAMES = ["one", "a", "<b>"]
@@ -73,6 +76,72 @@ def test_predictions_along_a_variable(model, tree):
         tb.plot_predictions(tree, model, "c")
     with pytest.raises(InputError, match="the range of the variable is not known"):
         tb.plot_predictions(tree, None, "a", new_data=np.ones((1, 3)))
+
+
+def test_the_band_of_single_responses_is_a_prediction_interval():
+    """Of a Gaussian of scale 2: 1.645 standard deviations to either side, with 250,000 numbers (5 standard errors)."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(3000), rng.standard_normal(3000)])
+    y = X @ [1.0, 0.5] + 2.0 * rng.standard_normal(3000)
+    model = tb.Regression(X, y, tb.families.Gaussian(scale=2.0), names=["one", "a"])
+    tree = tb.sample(model, draws=250, chains=2, seed=1, progress=False)
+    axes = tb.plot_predictions(tree, model, "a", kind="predictive").axes[0]
+    assert axes.get_ylabel() == "single response, 50 % and 90 % interval"
+    line, outer = axes.lines[0], axes.collections[0].get_paths()[0].vertices
+    x, mean = line.get_xdata()[12], line.get_ydata()[12]
+    assert mean == pytest.approx(1.0 + 0.5 * x, abs=0.15)
+    ends = outer[outer[:, 0] == x, 1]
+    np.testing.assert_allclose([ends.min(), ends.max()], mean + 3.29 * np.array([-1.0, 1.0]), atol=0.1)
+    average = tb.plot_predictions(tree, model, "a").axes[0]
+    assert average.get_ylabel() == "expected value, 50 % and 90 % interval"
+    assert np.ptp(average.collections[0].get_paths()[0].vertices[:, 1]) < np.ptp(outer[:, 1])
+
+
+def test_single_responses_have_the_weights_and_trials_of_their_rows():
+    """Rows of no weight are never taken; a share of one trial is 0 or 1, one of a thousand is not."""
+    one = np.arange(200) % 2 == 0
+    data = pd.DataFrame({"x": np.repeat([0.0, 1.0], 100), "t": np.where(one, 1, 1000), "w": np.where(one, 0, 1)})
+    data["s"] = np.where(one, np.arange(200) // 2 % 2, 500)
+    model = tb.glm("p(s, t) ~ x", data, tb.families.Binomial(), weights="w")
+    tree = tb.sample(model, draws=50, chains=2, seed=1, progress=False)
+    for given, new, spread in ((model, None, 0), (None, data, 0), (None, data.assign(w=1 - data["w"]), 1)):
+        rows = Rows(model_of("test", tree, given), new)
+        asked = ask(tree, rows.model, owner="test", most=100, kind="predictive", rows=rows)
+        found = single_responses(rows, asked, [{"x": 0.0}, {"x": 1.0}])
+        assert list(found["x"]) == [0.0, 1.0]
+        np.testing.assert_allclose(found["95%"] - found["5%"], spread, atol=0.2)
+    with pytest.raises(InputError, match="no column 't', which has the number of trials"):
+        tb.plot_predictions(tree, None, "x", new_data=data.drop(columns="t"), kind="predictive")
+
+
+def test_classes_have_their_names():
+    rng = np.random.default_rng(2)
+    words = np.array(["bus", "car", "on foot"])
+    data = pd.DataFrame({"x": rng.standard_normal(600), "how": words[rng.choice(3, 600, p=[0.5, 0.496, 0.004])]})
+    model = tb.glm("how ~ x", data, tb.families.Categorical())
+    tree = tb.sample(model, draws=100, chains=2, seed=1, progress=False)
+    axes = tb.plot_ppc(tree, model).axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list(words)
+    seen = axes.patches[0].get_data().values
+    np.testing.assert_allclose(seen, [np.mean(data["how"] == word) for word in words])
+    for kind in ("expected", "predictive"):
+        with pytest.raises(InputError, match=r"plot_predictions: Categorical.* has several classes"):
+            tb.plot_predictions(tree, model, "x", kind=kind)
+    with pytest.raises(InputError, match="has several predictors for each row"):
+        tb.plot_predictions(tree, model, "x", kind="linear")
+
+
+def test_rows_put_together_are_observed_as_they_were():
+    """Two thousand rows, four different ones; text of two levels has its names."""
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame({"g": rng.choice(["a", "b"], 2000), "late": rng.choice(["no", "yes"], 2000, p=[0.9, 0.1])})
+    model = tb.glm("late ~ g", data, tb.families.Bernoulli())
+    assert model.n == 4
+    tree = tb.sample(model, draws=100, chains=2, seed=1, progress=False)
+    axes = tb.plot_ppc(tree, model).axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["no", "yes"]
+    assert axes.patches[0].get_label() == "observed (2,000 rows)"
+    assert axes.patches[0].get_data().values[1] == pytest.approx(np.mean(data["late"] == "yes"))
 
 
 def test_observed_beside_drawn_responses(model, tree):

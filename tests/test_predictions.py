@@ -1,13 +1,14 @@
 """Predictions, contrasts, slopes and LOO: against plain NumPy over all rows and draws, and against arviz-stats."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy import stats
 
 import tallbayes as tb
 from tallbayes.errors import InputError
-from tallbayes.predictions import arviz, blocks
+from tallbayes.predictions import arviz, blocks, loo
 from tallbayes.predictions.asked import Asked
 from tallbayes.sources.base import Block, Source
 
@@ -373,6 +374,216 @@ def test_slopes_that_cannot_be_found(model, tree):
         tb.slopes(tree, model, "b")
 
 
+# -- rows of a formula --
+
+
+def made(formula, frame, family, **options):
+    model = tb.glm(formula, frame, family, **options)
+    return model, tb.sample(model, draws=100, chains=2, seed=1, progress=False)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal(400)
+    trials = rng.integers(1, 60, 400)
+    return pd.DataFrame(
+        {
+            "x": x,
+            "flag": x > 0.3,
+            "low": x < -0.5,
+            "trials": trials,
+            "w": rng.integers(0, 5, 400),
+            "s": rng.binomial(trials, np.where(x > 0.0, 0.5, 0.3)),
+            "y": x + rng.standard_normal(400),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def shares(frame):
+    return made("p(s, trials) ~ x", frame, tb.families.Binomial())
+
+
+@pytest.fixture(scope="module")
+def weighted(frame):
+    return made("y ~ x", frame, tb.families.Gaussian(), weights="w")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_rows_have_the_numbers_of_the_data(frame, stream):
+    """Whatever was dropped."""
+    holes = frame.assign(x=frame["x"].where(~frame.index.isin([0, 3, 399])))
+    model, tree = made("y ~ x", holes, tb.families.Gaussian(), missing="drop", stream=stream)
+    kept = [i for i in range(400) if i not in {0, 3, 399}]
+    expected = tb.predict(tree, model, frame.iloc[kept])["estimate"]
+    for found in (tb.predict(tree, model), tb.predict(tree, model, at={"x": [0.0, 1.0]}).iloc[:397]):
+        assert list(found["row"]) == kept
+    np.testing.assert_allclose(tb.predict(tree, model)["estimate"], expected)
+    assert list(tb.predict(tree, model, as_draws=True)["row"].values) == kept
+    assert list(tb.slopes(tree, model, "x", average=False)["row"]) == kept
+    drawn = tb.comparisons(tree, model, {"x": (0, 1)}, average=False, as_draws=True)
+    assert list(drawn["row_number"].values) == kept
+
+
+def test_rows_that_were_put_together_are_predicted_one_by_one():
+    """Also after others were dropped; each draws a response of its own, with its own trials."""
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"g": rng.choice(["a", "b", "c"], 2000), "t": rng.choice([1, 50], 2000)})
+    data["s"] = np.where(data["g"] == "a", 0, data["t"])
+    data.loc[[0, 7], "g"] = None
+    kept = np.delete(np.arange(2000), [0, 7])
+    model, tree = made("p(s, t) ~ g", data, tb.families.Binomial(), missing="drop")
+    assert model.n == 6
+    found = tb.predict(tree, model)
+    np.testing.assert_array_equal(found["row"], kept)
+    expected = tb.predict(tree, None, data.iloc[kept])
+    np.testing.assert_allclose(found["estimate"], expected["estimate"], rtol=1e-12)
+    drawn = tb.predict(tree, model, kind="predictive", as_draws=True).values.reshape(-1, kept.size)
+    assert not np.array_equal(drawn[:, 0], drawn[:, 1])
+    trials = data["t"].to_numpy()[kept]
+    np.testing.assert_allclose(drawn * trials, np.round(drawn * trials), atol=1e-9)
+    assert set(np.unique(drawn[:, trials == 1])) <= {0.0, 1.0}
+    set_to = tb.predict(tree, model, at={"g": "b"})
+    np.testing.assert_allclose(set_to["estimate"], found["estimate"][data["g"].to_numpy()[kept] == "b"].iloc[0])
+
+
+def test_responses_of_new_rows_have_their_own_trials(frame, shares):
+    """Shares of a thousand trials vary little; those of one trial are 0 or 1."""
+    model, tree = shares
+    for given in (model, None):
+        new = frame.head(200).assign(trials=np.repeat([1, 10_000], 100))
+        found = tb.predict(tree, given, new, kind="predictive")
+        assert set(np.unique(found["5%"][:100])) <= {0.0, 1.0}
+        assert found["sd"][100:].max() < 0.05
+        by = tb.predict(tree, given, new, kind="predictive", by="flag")
+        assert list(by["flag"]) == [False, True]
+        with pytest.raises(InputError, match=r"no column 'trials', .* predict kind='expected'"):
+            tb.predict(tree, given, new.drop(columns="trials"), kind="predictive")
+        assert len(tb.predict(tree, given, new.drop(columns="trials"))) == 200
+
+
+def test_one_number_of_trials_in_a_formula(frame):
+    model, tree = made("p(s, 100) ~ x", frame, tb.families.Binomial())
+    for given in (model, None):
+        found = tb.predict(tree, given, frame, kind="predictive", as_draws=True).values
+        np.testing.assert_allclose(100.0 * found, np.round(100.0 * found), atol=1e-9)
+        assert np.unique(found).size > 20
+
+
+def test_trials_that_a_result_does_not_keep(frame):
+    """Those of arrays: without the model they are refused as well."""
+    X = np.column_stack([np.ones(400), frame["x"]])
+    model = tb.Regression(X, frame["s"].to_numpy(), tb.families.Binomial(frame["trials"].to_numpy()))
+    tree = tb.sample(model, draws=50, chains=2, seed=1, progress=False)
+    by_formula = made("s ~ x", frame, tb.families.Binomial(frame["trials"].to_numpy()))
+    for given, its, new in ((model, tree, X), (None, tree, X), (*by_formula, frame), (None, by_formula[1], frame)):
+        with pytest.raises(InputError, match="made for the model's own rows"):
+            tb.predict(its, given, new, kind="predictive")
+
+
+@pytest.mark.parametrize("options", [{"average": True}, {"by": "flag"}, {"average": True, "at": {"x": [0.0, 1.0]}}])
+@pytest.mark.parametrize("kind", ["trials", "weights"])
+def test_averages_of_the_same_rows_agree(frame, shares, weighted, options, kind):
+    """However the rows are given: of the model, as new data, from the result alone."""
+    model, tree = shares if kind == "trials" else weighted
+    if options == {"by": "flag"}:
+        model, tree = made(
+            f"{model.formula} + flag", frame, model.family.of_rows(0), weights=model.recipe.weights and "w"
+        )
+    column = kind if kind == "trials" else "w"
+    own = tb.predict(tree, model, **options)
+    for given in (model, None):
+        np.testing.assert_allclose(
+            tb.predict(tree, given, frame, **options)["estimate"], own["estimate"], rtol=1e-10
+        )
+        without = tb.predict(tree, given, frame.drop(columns=column), **options)
+        once = tb.predict(tree, given, frame.assign(**{column: 1}), **options)
+        np.testing.assert_allclose(without["estimate"], once["estimate"], rtol=1e-12)
+    if options == {"average": True}:
+        every = tb.predict(tree, model)["estimate"]
+        assert own["estimate"][0] == pytest.approx(np.average(every, weights=frame[column]), rel=1e-10)
+        np.testing.assert_allclose(
+            tb.comparisons(tree, model, {"x": 0.5})["estimate"],
+            tb.comparisons(tree, None, {"x": 0.5}, new_data=frame)["estimate"],
+            rtol=1e-9,
+        )
+
+
+def test_new_rows_of_a_model_with_weights(frame, weighted):
+    model, tree = weighted
+    found = tb.predict(tree, model, frame.head(2).assign(w=[np.nan, 1.0]))  # not needed row by row
+    np.testing.assert_allclose(found["estimate"], tb.predict(tree, model)["estimate"][:2])
+    assert len(tb.comparisons(tree, model, "x", new_data=frame.head(2))) == 1
+    with pytest.raises(InputError, match=r"values are missing in 1 of 2 rows \(column 'w' in 1\)"):
+        tb.predict(tree, model, frame.head(2).assign(w=[np.nan, 1.0]), average=True)
+    with pytest.raises(InputError, match="every row has weight 0, or no trials"):
+        tb.predict(tree, model, frame.assign(w=0.0), average=True)
+
+
+def test_groups_of_columns_that_the_formula_does_not_have(frame, weighted):
+    model, tree = weighted
+    new = frame.assign(place=np.where(frame["x"] > 1.0, "north", "south"), year=2020 + (frame["s"] > 5))
+    for given in (model, None):
+        found = tb.predict(tree, given, new, by=["place", "flag", "year"])
+        assert set(found["place"]) == {"north", "south"}
+        assert set(found["flag"]) == {False, True}
+        assert set(found["year"]) == {2020.0, 2021.0}
+        line = found.iloc[0]
+        rows = (new["place"] == line["place"]) & (new["flag"] == line["flag"]) & (new["year"] == line["year"])
+        expected = np.average(tb.predict(tree, given, new[rows])["estimate"], weights=new["w"][rows])
+        assert line["estimate"] == pytest.approx(expected, rel=1e-10)
+        assert list(tb.comparisons(tree, given, "x", new_data=new, by="place")["place"]) == ["north", "south"]
+        with pytest.raises(InputError, match="by: 'zone' is not a variable of the model"):
+            tb.predict(tree, given, new, by="zone")
+    with pytest.raises(InputError, match="by: 'place' is not a variable of the model"):
+        tb.predict(tree, model, by="place")
+
+
+def test_groups_of_levels_that_the_model_has_not_seen(frame):
+    """Where the formula takes them, or they are set to others, they have their own names."""
+    data = frame.assign(g=np.where(frame["x"] > 0.0, "a", "b"), k=frame["w"])
+    model, tree = made("y ~ I(g == 'a') + C(k)", data, tb.families.Gaussian())
+    new = data.head(10).assign(g=["b", "zz"] * 5)
+    found = tb.predict(tree, model, new, by="g")
+    assert list(found["g"]) == ["b", "zz"]
+    assert list(tb.predict(tree, model, data, by="g")["g"]) == ["a", "b"]
+    with pytest.raises(InputError, match="by: 'k' has levels that the model has not seen; it knows 0, 1"):
+        tb.predict(tree, model, new.assign(k=99), by="k", at={"k": 1})
+
+
+def test_booleans_are_false_and_true(frame):
+    model, tree = made("y ~ flag + C(low)", frame, tb.families.Gaussian())
+    for given, new in ((model, None), (model, frame), (None, frame)):
+        both = tb.predict(tree, given, new, by=["flag", "low"])
+        assert [tuple(line) for line in both[["flag", "low"]].to_numpy()] == [
+            (False, False),
+            (False, True),
+            (True, False),
+        ]
+        at = tb.predict(tree, given, new, at={"flag": [0, True]}, average=True)
+        assert list(at["flag"]) == [False, True]
+        np.testing.assert_allclose(
+            np.diff(at["estimate"]), tb.comparisons(tree, given, "flag", new_data=new)["estimate"]
+        )
+        for name in ("flag", "low"):
+            for wish in (name, {name: (False, True)}, {name: (np.False_, np.True_)}, {name: (0, 1)}):
+                assert list(tb.comparisons(tree, given, wish, new_data=new)["contrast"]) == ["True - False"]
+
+
+def test_levels_that_are_set_and_not_known(frame):
+    data = frame.assign(g=np.where(frame["x"] > 0.0, "a", "b"))
+    model, tree = made("y ~ g + C(w)", data, tb.families.Gaussian())
+    for at, message in (
+        ({"g": "zz"}, "setting: 'g' is set to 'zz', a level of 'g' that the model has not seen; it knows 'a', 'b'"),
+        ({"w": 9}, r"'w' is set to 9, a level of 'C\(w\)' that the model has not seen; it knows 0, 1, 2, 3, 4"),
+    ):
+        with pytest.raises(InputError, match=message):
+            tb.predict(tree, model, at=at, average=True)
+        with pytest.raises(InputError, match=message):
+            tb.predict(tree, None, data, at=at)
+
+
 # -- LOO --
 
 
@@ -399,6 +610,44 @@ def test_the_better_model_comes_first(data, model, tree):
     table = tb.compare({"less": tb.loo(other, less), "more": tb.loo(tree, model)})
     assert list(table.index) == ["more", "less"]
     assert table.loc["less", "elpd_diff"] > 10.0
+
+
+def test_models_of_other_responses_are_not_compared(frame):
+    """Blocks of rows may differ; responses may not, nor their order."""
+    gaussian = tb.families.Gaussian(scale=1.0)
+    models = {
+        "one": tb.glm("y ~ x", frame, gaussian),
+        "two": tb.glm("y ~ x + flag", frame, gaussian, stream=True),
+        "shifted": tb.glm("I(y + 1.0) ~ x", frame, gaussian),
+        "turned": tb.glm("y ~ x", frame[::-1], gaussian),
+    }
+    found = {
+        name: tb.loo(tb.sample(model, draws=500, chains=2, seed=1, progress=False), model, observations=50)
+        for name, model in models.items()
+    }
+    assert len(tb.compare({"one": found["one"], "two": found["two"]})) == 2
+    with pytest.raises(
+        InputError, match="compare: the responses of 'shifted', 'turned' differ from those of 'one'"
+    ):
+        tb.compare(found)
+
+
+def test_the_checksum_of_responses_is_that_of_any_blocks(data):
+    X, y = data
+    whole = loo.checksum_of_responses(Block(0, X, y[:, None], np.ones(1), np.zeros(1)))
+    streamed = Streamed(X, y).reduce(loo.checksum_of_responses)
+    each = Block(0, X, -0.0 + y[:, None], np.ones(900), np.zeros(1))
+    assert whole == streamed == loo.checksum_of_responses(each)
+    other = y.copy()
+    other[[3, 4]] = 0.25, 0.75
+    swapped = other.copy()
+    swapped[[3, 4]] = 0.75, 0.25
+    found = {
+        int(loo.checksum_of_responses(Block(0, X, each[:, None], weight, np.zeros(1)))[0])
+        for each in (y, other, swapped)
+        for weight in (np.ones(1), np.full(1, 2.0))
+    }
+    assert len(found) == 6
 
 
 def test_loo_that_cannot_be_found(data, model, tree):

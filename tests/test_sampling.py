@@ -451,6 +451,10 @@ def test_lines_every_few_seconds(model, monkeypatch, capsys):
     ]
 
 
+def test_one_full_pass_is_in_the_singular():
+    assert ", 1 full pass, " in progress_module._line([status(100, full_passes=1)], [1.0])
+
+
 def test_short_runs_print_lines_only_when_asked(model, capfd):
     draw(model, progress=None)
     assert capfd.readouterr().err == ""

@@ -89,10 +89,12 @@ def predict(
     if out is not None and out.suffix not in {".csv", ".parquet"}:
         raise InputError(f"--out: {out} was given; expected a name that ends in .csv or .parquet.")
     tree = load(run)
-    rows = _usable(tree, data, unusable)
+    rows, numbers = _usable(tree, data, unusable)
     table: Any = predicted(
         tree, None, rows, kind=kind, by=by or None, average=average, probs=probs_of(probs), seed=seed
     )
+    if numbers is not None and "row" in table.columns:  # places in the file, of which some rows were left out
+        table["row"] = numbers[table["row"].to_numpy()]
     if out is not None and out.suffix == ".csv":
         table.to_csv(out, index=False)
     elif out is not None:
@@ -119,19 +121,19 @@ def report(
     typer.echo(str(target))
 
 
-def _usable(tree: Any, data: str, unusable: str) -> Any:
-    """Return the rows to predict: all of them, or those that can be."""
+def _usable(tree: Any, data: str, unusable: str) -> tuple[Any, Any]:
+    """Return the rows to predict, all of them or those that can be, and their places in the file if some are not."""
     if unusable == "error":
-        return data
+        return data, None
     if unusable != "drop":
         raise InputError(f"--unusable: {unusable!r} was given; expected error or drop.")
     from tallbayes.formulas import restore
     from tallbayes.formulas.rows import usable_rows
 
-    rows, notes = usable_rows(restore(tree.attrs.get("model", "")).recipe, data)
+    rows, numbers, notes = usable_rows(restore(tree.attrs.get("model", "")).recipe, data)
     for note in notes:
         typer.echo(f"tallbayes: left out: {note}", err=True)
-    return rows
+    return rows, numbers
 
 
 def probs_of(text: str) -> tuple[float, ...]:

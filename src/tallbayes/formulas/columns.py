@@ -58,6 +58,13 @@ def kind_of(kind: "pa.DataType", name: str) -> str:
     raise InputError(f"data: column {name!r} has type {kind}; expected numbers, text, categories or dates.")
 
 
+def is_boolean(table: Any, name: str) -> bool:
+    """Return whether a column of a table holds booleans."""
+    from pyarrow import types
+
+    return bool(types.is_boolean(table.schema.field(name).type))
+
+
 def is_missing(array: "pa.Array") -> NDArray[np.bool_] | None:
     """Return which values of a column are missing, null or NaN; None if there are none."""
     import pyarrow.compute as pc

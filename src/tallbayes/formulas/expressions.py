@@ -116,6 +116,12 @@ class Expression:
             return self.columns[0]
         return None
 
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Columns in B-splines that are not defined beyond the data they were learned from."""
+        calls = [part for part in ast.walk(self.node) if isinstance(part, ast.Call) and _ends_with_data(part)]
+        return tuple(name for call in calls for name in _columns_in(call))
+
     def argument(self, position: int) -> "Expression":
         """Return an argument of the call as an expression of its own."""
         node = self.node.args[position]  # type: ignore[attr-defined]
@@ -372,6 +378,13 @@ def _refuse_beyond(
             "beyond them. Keep to these values, or say in the formula what the spline does beyond them: "
             "bs(..., extrapolation='clip') or 'extend'."
         )
+
+
+def _ends_with_data(node: ast.Call) -> bool:
+    """Return whether a call is a B-spline of which the formula does not say what it does beyond its data."""
+    said = [word.value for word in node.keywords if word.arg == "extrapolation"]
+    raises = all(isinstance(value, ast.Constant) and value.value == "raise" for value in said)
+    return _function_name(node.func) == "bs" and len(node.args) <= EXTRAPOLATION and raises
 
 
 def _number(value: Any, node: ast.AST) -> Any:

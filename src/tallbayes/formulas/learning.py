@@ -10,14 +10,14 @@ import numpy as np
 
 from tallbayes.errors import InputError
 from tallbayes.families import Family, Ordinal
-from tallbayes.formulas.columns import LABELS, Labels, Value, kind_of, label_values
+from tallbayes.formulas.columns import LABELS, Labels, Value, is_boolean, kind_of, label_values
 from tallbayes.formulas.design import FULL, Design, Factor, coded
 from tallbayes.formulas.expressions import Categories, Expression, Several, States, evaluate
 from tallbayes.formulas.formula import Formula, unique
 from tallbayes.formulas.recipe import Recipe, weights_of
 from tallbayes.formulas.response import is_labelled, response_of
 from tallbayes.formulas.survey import Survey, refuse_missing, refuse_stray, survey
-from tallbayes.models.variables import LEVELS, Variable
+from tallbayes.models.variables import BOOLEAN, LEVELS, Variable
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,10 @@ def learn(
         made,
         (*formula.offsets, *offsets),
         weights,
-        {name: _variable(name, found, [*every.values(), *formula.offsets]) for name in variables},
+        {
+            name: _variable(name, found, [*every.values(), *formula.offsets], is_boolean(table, name))
+            for name in variables
+        },
         of_scale,
         None if scale is None else scale.text,
     )
@@ -252,17 +255,20 @@ def _factor(expression: Expression, sample: Any, found: Survey) -> Factor:
     return Factor(expression)
 
 
-def _variable(name: str, found: Survey, parts: Sequence[Expression]) -> Variable:
+def _variable(name: str, found: Survey, parts: Sequence[Expression], boolean: bool) -> Variable:
     """Return what is known of a column; numbers of which the formula only ever takes levels are a factor."""
     if found.kinds[name] == LABELS:
         return Variable("factor", found.ordered(name))
     users = [part for part in parts if name in part.columns]
     if all(e.call == "C" and e.argument(0).name == name for e in users):
-        return Variable("factor", found.ordered(users[0].text))
+        levels = found.ordered(users[0].text)
+        return Variable("factor", tuple(map(bool, levels)) if boolean else levels)
     numbers = found.numbers[name]
     kept = np.concatenate(numbers.kept)
     two = tuple(np.unique(kept).tolist()) if np.unique(kept[:1000]).size <= 2 else ()
     quantiles = dict(zip(LEVELS, np.quantile(numbers.copied, LEVELS).tolist(), strict=True))
+    if boolean:
+        return Variable("numeric", BOOLEAN, numbers.mean, numbers.sd, quantiles)
     return Variable("numeric", two if len(two) == 2 else (), numbers.mean, numbers.sd, quantiles)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +20,13 @@ from tallbayes.formulas.learning import Learned, learn, needed_columns
 from tallbayes.formulas.priors import by_coefficient
 from tallbayes.formulas.recipe import OFFSET, WEIGHTS, Recipe, ToBlock, Together
 from tallbayes.formulas.restored import KIND
-from tallbayes.formulas.rows import CompleteTable, check_setting, in_memory, new_source
+from tallbayes.formulas.rows import CompleteTable, check_setting, in_memory, new_family, new_source
 from tallbayes.formulas.survey import loaded
 from tallbayes.formulas.tables import Opened, gathered, one_batch
 from tallbayes.models.regression import Regression, refuse_exposure
 from tallbayes.models.stored import family_to_plain
 from tallbayes.sources.arrays import log_exposure, numeric
+from tallbayes.sources.encoded import EncodedSource
 from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.mapped import MappedSource
 from tallbayes.sources.tables import Table, open_table
@@ -33,7 +34,7 @@ from tallbayes.sources.tables import Table, open_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from tallbayes.models.variables import Setting, Variable
     from tallbayes.priors import Prior
@@ -44,6 +45,19 @@ MOST_IN_MEMORY = 2**30
 
 MOST_LINES = 40
 """Coefficients that a model prints, at most."""
+
+
+class Given(NamedTuple):
+    """Where the rows of a model come from."""
+
+    table: Table
+    """The columns that they are made from."""
+    dropped: NDArray[np.int64]
+    """Places in the data of rows that were left out, since something is missing in them."""
+    together: Together | None = None
+    """What became of equal rows if they were put together."""
+    apart: Table | None = None
+    """The rows before that."""
 
 
 class FormulaRegression(Regression):
@@ -61,8 +75,8 @@ class FormulaRegression(Regression):
         What the formula makes of a row, with levels, knots and means.
     notes : sequence of str
         What was decided about the data.
-    columns : tuple
-        The table that the rows are made from, and what became of equal ones if they were put together.
+    columns : Given
+        The table that the rows are made from, and what became of those of the data.
     """
 
     def __init__(
@@ -73,12 +87,12 @@ class FormulaRegression(Regression):
         *,
         recipe: Recipe,
         notes: Sequence[str],
-        columns: tuple[Any, Any],
+        columns: Given,
     ) -> None:
         scale = None if recipe.scale is None else recipe.scale.names
         self.recipe, self.notes = recipe, tuple(notes)
         super().__init__(source, None, family, prior, scale_design=scale)
-        self._table, self._together = columns
+        self._given = columns
 
     def _by_name(self, prior: Any) -> Any:
         """Return priors by parameter, from those by term or by the beginning of names."""
@@ -98,7 +112,8 @@ class FormulaRegression(Regression):
     @property
     def rows_given(self) -> int:
         """Rows of the data, without those that were dropped; ``n`` of them are different if equal ones are together."""
-        return self.n if self._together is None else int(self._together.times.sum())
+        together = self._given.together
+        return self.n if together is None else int(together.times.sum())
 
     @property
     def terms(self) -> dict[str, list[str]]:
@@ -117,6 +132,7 @@ class FormulaRegression(Regression):
         offset: ArrayLike | None = None,
         setting: Setting | None = None,
         beside: Sequence[str] = (),
+        each: bool = False,
     ) -> Source:
         """Return rows to predict: the model's own, or new ones, with some variables set to other values.
 
@@ -131,6 +147,9 @@ class FormulaRegression(Regression):
         beside : sequence of str
             Columns whose values, before they are set, stand beside the response: as further columns of a block's
             responses (of a factor, the numbers of its levels).
+        each : bool
+            Whether rows are looked at one by one: equal ones of the model, put together, are apart again, and weights
+            of new ones are not needed.
 
         Returns
         -------
@@ -138,14 +157,44 @@ class FormulaRegression(Regression):
             The rows; responses are zero if there are none.
         """
         if new_data is not None:
-            return new_source(self.recipe, new_data, offset, setting, beside)
+            return new_source(self.recipe, new_data, offset=offset, setting=setting, beside=beside, each=each)
         if offset is not None:
             raise InputError("offset: an offset was given without new_data; the model's own rows have theirs.")
         check_setting(self.recipe, setting, beside)
-        if not setting and not beside:
+        apart = self._given.apart if each else None
+        if not setting and not beside and apart is None:
             return self.source
-        to_block = ToBlock(self.recipe, True, self._table.n, setting, tuple(beside), self._together)
-        return MappedSource(self._table, to_block, self.recipe.names, self.recipe.fitting)
+        table, together = (self._given.table, self._given.together) if apart is None else (apart, None)
+        to_block = ToBlock(self.recipe, True, table.n, setting, tuple(beside), together)
+        made = MappedSource(table, to_block, self.recipe.names, self.recipe.fitting)
+        family = self.family_of(each=each)
+        return made if type(family).encode is Family.encode else EncodedSource(made, family.encode)
+
+    def family_of(self, new_data: Any = None, *, each: bool = False) -> Family:
+        """Return the family that responses of rows are drawn from: a Binomial with their trials.
+
+        Parameters
+        ----------
+        new_data : frame, Arrow table, dictionary or path, or None
+            The rows, as for `rows_of`; None for the model's own.
+        each : bool
+            Whether equal rows of the model, put together, are apart again.
+
+        Returns
+        -------
+        Family
+            For these rows alone if they have trials of their own.
+        """
+        if new_data is not None:
+            return new_family(self.family, self.recipe, new_data)
+        apart = self._given.apart if each else None
+        return self.family if apart is None else _with_trials(self.family, self.recipe, apart)
+
+    @property
+    def row_numbers(self) -> NDArray[np.int64] | None:
+        """Places of the rows in the data, from 0 on, if some were dropped; None if rows have their own numbers."""
+        gone = self._given.dropped
+        return np.delete(np.arange(self.rows_given + gone.size), gone) if gone.size else None
 
     def to_json(self) -> str:
         """Return the formula with its levels, knots and means, and the family, so that new rows can be predicted."""
@@ -255,8 +304,8 @@ def glm(
     family = _with_labels(family, recipe)
     if learned.survey.dropped and isinstance(family, Binomial) and np.ndim(family.trials) == 1:
         raise InputError(
-            f"family: trials were given for each row, and {learned.survey.dropped:,} rows are dropped. Put the trials "
-            "into the data: 'p(successes, trials) ~ ...' with family=tb.families.Binomial()."
+            f"family: trials were given for each row, and {counted(learned.survey.dropped, 'row')} would be dropped. "
+            "Put the trials into the data: 'p(successes, trials) ~ ...' with family=tb.families.Binomial()."
         )
     if learned.survey.dropped:
         table = CompleteTable(table, recipe.fitting, n)
@@ -370,7 +419,9 @@ def _streamed(table: Table, learned: Learned, family: Family, prior: Any) -> For
     else:
         source = MappedSource(table, to_block, names, columns)
     notes = [*learned.notes, "rows are read block by block in every pass"]
-    return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(table, None))
+    return FormulaRegression(
+        source, family, prior, recipe=recipe, notes=notes, columns=Given(table, _dropped(learned))
+    )
 
 
 def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, together: bool) -> FormulaRegression:
@@ -381,17 +432,30 @@ def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, togethe
         keys = unique([*recipe.predicting, *recipe.offset_columns])
         found = put_together(table, keys, _responses(table, recipe), _weights(table, recipe))
     if found is None:
-        return _held(table, None, learned, family, prior)
+        return _held(table, learned, family, prior)
     _refuse_weightless(found.together.weights)
     try:
-        return _held(found.table, found.together, learned, family, prior)
+        return _held(found.table, learned, family, prior, together=found.together, apart=open_table(table))
     except InputError:
         # Rows that cannot be used have other numbers there: go through those of the data.
         _streamed(open_table(table), learned, family, prior)
         raise
 
 
-def _held(table: Any, together: Together | None, learned: Learned, family: Family, prior: Any) -> FormulaRegression:
+def _dropped(learned: Learned) -> NDArray[np.int64]:
+    """Return the places of rows that were left out."""
+    return np.concatenate([np.zeros(0, dtype=np.int64), *learned.survey.incomplete])
+
+
+def _held(
+    table: Any,
+    learned: Learned,
+    family: Family,
+    prior: Any,
+    *,
+    together: Together | None = None,
+    apart: Table | None = None,
+) -> FormulaRegression:
     """Return a model whose design is in memory, of rows as they are or put together."""
     recipe, notes, held = learned.recipe, list(learned.notes), open_table(table)
     if together is not None:
@@ -402,7 +466,8 @@ def _held(table: Any, together: Together | None, learned: Learned, family: Famil
     family = _with_trials(family, recipe, held)
     source = in_memory(held, ToBlock(recipe, n=held.n, together=together), recipe.names, recipe.fitting)
     _refuse_weightless(source.weight)
-    return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=(held, together))
+    given = Given(held, _dropped(learned), together, apart)
+    return FormulaRegression(source, family, prior, recipe=recipe, notes=notes, columns=given)
 
 
 def _refuse_weightless(weights: Any) -> None:
@@ -416,14 +481,17 @@ def _with_trials(family: Family, recipe: Recipe, table: Table) -> Family:
         return family
     assert isinstance(family, Binomial)
     batches = table.batches(recipe.response.expression.columns)
-    return replace(family, trials=np.concatenate([recipe.response.trials_of(loaded(batch)) for batch in batches]))
+    parts = [np.broadcast_to(recipe.response.trials_of(loaded(batch)), batch.num_rows) for batch in batches]
+    return replace(family, trials=np.concatenate(parts))
 
 
 def _responses(table: Any, recipe: Recipe) -> list[Any]:
     """Return responses, and trials if there are any, of all rows."""
     columns = loaded(one_batch(table.select(list(recipe.response.expression.columns))))
-    found = [recipe.response.values(columns), recipe.response.trials_of(columns)]
-    return [np.array(np.broadcast_to(each, table.num_rows)) for each in found if each is not None]
+    found = [recipe.response.values(columns)]
+    if recipe.response.trials is not None:
+        found.append(recipe.response.trials_of(columns))
+    return [np.array(np.broadcast_to(each, table.num_rows)) for each in found]
 
 
 def _weights(table: Any, recipe: Recipe) -> Any:

@@ -67,6 +67,12 @@ class Recipe:
         return unique([name for factor in factors for name in factor.expression.columns])
 
     @property
+    def bounded(self) -> frozenset[str]:
+        """Columns in B-splines that are not defined beyond the data they were learned from."""
+        factors = [factor for design in self.designs for factor in design.factors.values()]
+        return frozenset(name for factor in factors for name in factor.expression.bounded)
+
+    @property
     def offset_columns(self) -> tuple[str, ...]:
         """Columns that the offset needs."""
         return unique([name for offset in self.offsets for name in offset.columns])
@@ -88,6 +94,20 @@ class Recipe:
         """Return the weights of some rows, or a single one."""
         return np.ones(1) if self.weights is None else weights_of(self.weights, columns)
 
+    def weight_if_known(self, columns: Mapping[str, Value]) -> Vector:
+        """Return how much new rows count in averages: weights and trials where their columns are there."""
+        found = np.ones(1)
+        if self.weights is not None and set(self.weights.columns) <= set(columns):
+            found = found * self.weight(columns)
+        if self.response.trials is not None and set(self.response.trials.columns) <= set(columns):
+            found = found * self.response.trials_of(columns)
+        return found
+
+    def weighing(self, available: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns, of those that new rows have, which say how much they count in averages."""
+        parts = [part.columns for part in (self.weights, self.response.trials) if part is not None]
+        return unique([name for part in parts if set(part) <= set(available) for name in part])
+
     def plain(self) -> dict[str, Any]:
         """Return the recipe in values that JSON has."""
         return {
@@ -95,6 +115,7 @@ class Recipe:
             "design": self.design.plain(),
             "response": [self.response.expression.text, self.response.levels],
             "offsets": [offset.text for offset in self.offsets],
+            "weights": None if self.weights is None else self.weights.text,
             "variables": {name: _plain_variable(about) for name, about in self.variables.items()},
             "scale": None if self.scale is None else [self.scale_text, self.scale.plain()],
             "beside": dict(self.beside),
@@ -102,15 +123,16 @@ class Recipe:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Recipe":
-        """Return the recipe that was made plain; weights are for fitting alone and are not kept."""
+        """Return the recipe that was made plain."""
         text, levels = plain["response"]
+        weights = plain.get("weights")
         scale_text, scale = plain.get("scale") or (None, None)
         return cls(
             plain["formula"],
             Design.from_plain(plain["design"]),
             Response(_expression(text), None if levels is None else tuple(levels)),
             tuple(_expression(offset) for offset in plain["offsets"]),
-            None,
+            None if weights is None else _expression(weights),
             {name: _variable(about) for name, about in plain["variables"].items()},
             None if scale is None else Design.from_plain(scale),
             scale_text,
@@ -188,6 +210,10 @@ class ToBlock:
     """Where rows that are equal were put together: of all rows that are left."""
     offset: Vector | None = None
     """Offsets of all rows, or a single one, in the place of the recipe's."""
+    new: bool = False
+    """Whether these are other rows than those of the model: their weights are used as far as they are known."""
+    found: Mapping[str, Variable] = field(default_factory=dict)
+    """What is known of columns that stand beside the response and that new rows alone have."""
 
     def __call__(self, batch: "pa.RecordBatch", first: int) -> Block:
         """Return the block of a batch whose first row has the given number."""
@@ -199,7 +225,7 @@ class ToBlock:
         if self.together is not None:
             weight, times = (each[first : first + rows] for each in self.together)
         else:
-            weight = recipe.weight(columns) if self.has_response else np.ones(1)
+            weight = recipe.weight_if_known(columns) if self.new else recipe.weight(columns)
         tiny = self._refuse_beyond(columns, first, rows)
         for name, value in (self.setting or {}).items():
             columns[name] = self._set(value, columns[name], first, rows, name)
@@ -225,8 +251,20 @@ class ToBlock:
         return bool(steps)
 
     def _told(self, value: Value, name: str) -> Vector:
-        about = self.recipe.variables[name]
-        return codes_of(value, about.levels).astype(np.float64) if about.kind == "factor" else np.asarray(value)
+        about = self.variable(name)
+        if about.kind != "factor":
+            return np.asarray(value)
+        codes = codes_of(value, about.levels)
+        if codes.size and codes.min() < 0:
+            raise InputError(
+                f"by: {name!r} has levels that the model has not seen; it knows {', '.join(map(repr, about.levels))}. "
+                "Drop these rows, or give the level that they shall count as."
+            )
+        return codes.astype(np.float64)
+
+    def variable(self, name: str) -> Variable:
+        """Return what is known of a column that stands beside the response."""
+        return self.found[name] if name in self.found else self.recipe.variables[name]
 
     def _set(self, value: Any, old: Value, first: int, rows: int, name: str) -> Value:
         """Return a column as a setting has it."""

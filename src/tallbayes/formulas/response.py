@@ -54,9 +54,10 @@ class Response:
             return codes.astype(np.float64)
         return _numbers(made, self.expression.text)
 
-    def trials_of(self, columns: Mapping[str, Value]) -> Vector | None:
-        """Return the number of trials of some rows, if the formula has them."""
-        return None if self.trials is None else _numbers(evaluate(self.trials, columns, {}), self.trials.text)
+    def trials_of(self, columns: Mapping[str, Value]) -> Vector:
+        """Return the number of trials of some rows, of a formula that has them."""
+        assert self.trials is not None
+        return _numbers(evaluate(self.trials, columns, {}), self.trials.text)
 
 
 def _numbers(made: Any, text: str) -> Vector:

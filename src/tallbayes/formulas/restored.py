@@ -11,9 +11,9 @@ from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.structure import Output
 from tallbayes.formulas.recipe import Recipe
-from tallbayes.formulas.rows import new_source
+from tallbayes.formulas.rows import new_family, new_source
 from tallbayes.models.predictors import Predictors
-from tallbayes.models.stored import StoredRegression, family_from_plain
+from tallbayes.models.stored import StoredRegression, family_from_plain, trials_unknown
 from tallbayes.models.variables import Setting, Variable
 from tallbayes.sources.base import Source
 
@@ -28,6 +28,8 @@ class RestoredFormula:
     family: Family
     recipe: Recipe
     notes: tuple[str, ...]
+    trials_unknown: bool = False
+    """Whether the family had a number of trials for each row, which is not kept."""
 
     @property
     def formula(self) -> str:
@@ -80,6 +82,7 @@ class RestoredFormula:
         offset: ArrayLike | None = None,
         setting: Setting | None = None,
         beside: Sequence[str] = (),
+        each: bool = False,
     ) -> Source:
         """Return new rows, as the model's own `rows_of` does."""
         if new_data is None:
@@ -87,7 +90,11 @@ class RestoredFormula:
                 "new_data: None was given, and the result has the formula without its data. Give the model, or rows to "
                 "predict as new_data=..."
             )
-        return new_source(self.recipe, new_data, offset, setting, beside)
+        return new_source(self.recipe, new_data, offset=offset, setting=setting, beside=beside, each=each)
+
+    def family_of(self, new_data: Any, *, each: bool = False) -> Family:
+        """Return the family with the trials of new rows, as the model's own `family_of` does."""
+        return new_family(self.family, self.recipe, new_data, trials_unknown=self.trials_unknown)
 
 
 def restore(text: str) -> RestoredFormula:
@@ -110,7 +117,8 @@ def restore(text: str) -> RestoredFormula:
         if about["kind"] != KIND:
             raise InputError(f"model: the result keeps a {about['kind']!r}; expected a formula.")
         recipe = Recipe.from_plain(about["recipe"])
-        return RestoredFormula(family_from_plain(about["family"]), recipe, tuple(about["notes"]))
+        family, unknown = family_from_plain(about["family"]), trials_unknown(about["family"])
+        return RestoredFormula(family, recipe, tuple(about["notes"]), unknown)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -127,6 +127,8 @@ class Survey:
     numbers: dict[str, Numbers] = field(default_factory=dict)
     every: int = 1
     """Of how many rows one was kept for knots and quantiles."""
+    incomplete: list[NDArray[np.int64]] = field(default_factory=list)
+    """Numbers of the rows in which something is missing."""
 
     @property
     def dropped(self) -> int:
@@ -211,9 +213,13 @@ def survey(
         else:
             found.numbers[name] = Numbers(found.every if name in learning else max(1, table.n // MOST_DESCRIBED))
     found.levels.update({text: set() for text in factors})
+    first = 0
     for batch in table.batches(columns):
         whole = complete(batch, found.missing)
         left = batch if whole is None else batch.filter(whole)
+        if whole is not None:
+            found.incomplete.append(first + np.flatnonzero(~whole))
+        first += batch.num_rows
         rows = np.arange(found.kept, found.kept + left.num_rows)  # among those that miss nothing
         found.kept += left.num_rows
         values = loaded(left)

@@ -7,10 +7,35 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.checks import counted
 from tallbayes.errors import InputError
+from tallbayes.families import Family
 from tallbayes.sources.arrays import ArraySource, design_matrix, per_row
 from tallbayes.sources.base import Block, Source
 from tallbayes.sources.indexes import refuse_other_order
 from tallbayes.sources.profile import refuse_infinite
+
+
+def for_new_rows(family: Family, *, trials_unknown: bool = False) -> Family:
+    """Return the family of a model, from which responses of new rows are drawn; raise if it is made for its rows.
+
+    Parameters
+    ----------
+    family : Family
+        The likelihood.
+    trials_unknown : bool
+        Whether it had a number of trials for each of the model's rows, which a result does not keep.
+
+    Returns
+    -------
+    Family
+        The same.
+    """
+    if trials_unknown or family.of_rows(slice(0, 1)) is not family:
+        raise InputError(
+            f"predict: {type(family).__name__} with trials of each row is made for the model's own rows; responses of "
+            "new rows can be drawn if the model has one number of trials for all, or a formula with a column for them, "
+            "'p(successes, trials) ~ ...'. Predict kind='expected', the probability of a success."
+        )
+    return family
 
 
 def new_rows(

@@ -17,7 +17,7 @@ from tallbayes.families import Family
 from tallbayes.families.responses import CountResponse, robust_spread, without_outliers
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
-from tallbayes.models.new_rows import new_rows
+from tallbayes.models.new_rows import for_new_rows, new_rows
 from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns, parted
 from tallbayes.models.predictors import Predictors, predictors_of
 from tallbayes.models.starts import ridge_of_parameters, starting_parameters
@@ -295,6 +295,21 @@ class Regression(Model):
         for name in [*(setting or {}), *beside]:
             known(self.columns, name, "setting" if setting and name in setting else "by")
         return AlteredSource(source, setting or {}, beside) if setting or beside else source
+
+    def family_of(self, new_data: Any = None) -> Family:
+        """Return the family that responses of rows are drawn from; raise if that of new rows is not known.
+
+        Parameters
+        ----------
+        new_data : array_like or Source or None
+            The rows, as for `rows_of`.
+
+        Returns
+        -------
+        Family
+            The model's own.
+        """
+        return self.family if new_data is None else for_new_rows(self.family)
 
     @cached_property
     def has_offset(self) -> bool:

@@ -14,7 +14,7 @@ from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.structure import Output, Structure
 from tallbayes.models.altered import AlteredSource
-from tallbayes.models.new_rows import new_rows
+from tallbayes.models.new_rows import for_new_rows, new_rows
 from tallbayes.models.predictors import Predictors, predictors_of
 from tallbayes.models.variables import Setting, Variable, known
 from tallbayes.sources.base import Source
@@ -33,6 +33,8 @@ class StoredRegression:
     """How many are for the scale."""
     has_offset: bool
     variables: dict[str, Variable]
+    trials_unknown: bool = False
+    """Whether the family had a number of trials for each row, which is not kept."""
 
     @cached_property
     def structure(self) -> Structure:
@@ -80,6 +82,10 @@ class StoredRegression:
             known(self.columns, name, "setting" if setting and name in setting else "by")
         return AlteredSource(source, setting or {}, beside) if setting or beside else source
 
+    def family_of(self, new_data: Any) -> Family:
+        """Return the family that responses of new rows are drawn from, as `Regression.family_of` does."""
+        return for_new_rows(self.family, trials_unknown=self.trials_unknown)
+
 
 def store(
     family: Family, columns: list[str], further: int, has_offset: bool, facts: Mapping[str, Mapping[str, Any]]
@@ -115,7 +121,8 @@ def restore(text: str) -> StoredRegression:
     }
     family = family_from_plain(about["family"])
     columns, further = list(about["names"]), int(about.get("further", 0))
-    return StoredRegression(family, columns, further, bool(about["has_offset"]), variables)
+    unknown = trials_unknown(about["family"])
+    return StoredRegression(family, columns, further, bool(about["has_offset"]), variables, unknown)
 
 
 def family_to_plain(family: Family) -> dict[str, Any]:
@@ -136,9 +143,14 @@ def family_from_plain(about: Mapping[str, Any]) -> Family:
         )
     taken = {f.name for f in fields(kind)}
     given = {name: value for name, value in about["parameters"].items() if name in taken}
-    if about["name"] == "Binomial" and given.get("trials") is None:
+    if trials_unknown(about):
         given.pop("trials", None)
     return kind(**given)
+
+
+def trials_unknown(about: Mapping[str, Any]) -> bool:
+    """Return whether a family had a number of trials for each row, which is not kept."""
+    return about["name"] == "Binomial" and about["parameters"].get("trials") is None
 
 
 def _plain(value: Any) -> Any:

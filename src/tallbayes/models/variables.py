@@ -11,6 +11,8 @@ from tallbayes.errors import InputError
 
 LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Quantiles of a numeric variable that are kept."""
+BOOLEAN = (False, True)
+"""Values of a column of booleans, which formulas compute with as 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,17 @@ class Variable:
     sd: float | None = None
     quantiles: Mapping[float, float] | None = None
     """By probability, those of `LEVELS`."""
+
+    @property
+    def boolean(self) -> bool:
+        """Whether its values are False and True."""
+        return len(self.levels) == 2 and all(isinstance(level, bool) for level in self.levels)
+
+    def label(self, value: Any) -> Any:
+        """Return what a value is called that a block has as a number: a factor's level, a boolean, or the number."""
+        if self.boolean and value in BOOLEAN:
+            return bool(value)
+        return self.levels[int(value)] if self.kind == "factor" else float(value)
 
 
 @dataclass(frozen=True)

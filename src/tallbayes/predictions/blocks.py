@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.models.order_statistics import describe_lines
-from tallbayes.predictions.asked import EXPECTED, LINEAR, Asked
+from tallbayes.predictions.asked import EXPECTED, LINEAR, PREDICTIVE, Asked
 from tallbayes.sources.base import Block
 
 Vector = NDArray[np.float64]
@@ -27,7 +27,9 @@ def tiles(block: Block, asked: Asked) -> Iterator[tuple[slice, Array]]:
     There is one outcome, but for families of several classes: their probabilities are expected of each.
     """
     rng = np.random.default_rng([asked.seed, block.first])
-    family = asked.family.of_rows(slice(block.first, block.first + block.count))
+    family = asked.family  # rows have their own where responses are drawn, of their own trials
+    if asked.kind == PREDICTIVE:
+        family = family.of_rows(slice(block.first, block.first + block.count))
     step = max(1, TILE // asked.thetas.shape[0])
     for first in range(0, block.count, step):
         rows = slice(first, min(first + step, block.count))
@@ -42,7 +44,7 @@ def tiles(block: Block, asked: Asked) -> Iterator[tuple[slice, Array]]:
         if asked.kind == LINEAR:
             values = eta
         elif asked.kind == EXPECTED:
-            values = family.of_rows(rows).expected(eta)
+            values = family.expected(eta)
         else:
             values = family.of_rows(rows).draw(rng, eta)
         yield rows, values if values.ndim == 3 else values[None]

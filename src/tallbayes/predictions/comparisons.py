@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from tallbayes.checks import is_number
 from tallbayes.errors import InputError
 from tallbayes.models.variables import BeyondError, Shift, known
-from tallbayes.predictions.asked import Asked, ask, grid, grouping, label_of, model_of, some_draws
+from tallbayes.predictions.asked import Asked, Rows, ask, grid, grouping, model_of, some_draws
 from tallbayes.predictions.blocks import described, every_draw, tiles
 from tallbayes.predictions.predict import DRAWS, MOST_NUMBERS, PROBS, checked_count, group_means
 from tallbayes.predictions.tables import as_array, of_draws, outcomes, with_numbers
@@ -70,7 +70,8 @@ def comparisons(
         The model. None uses what the result itself knows of it, which suffices for new data.
     variable : str or mapping
         The variable: a factor is compared level by level with its first one, a variable of two values from the smaller
-        to the larger one, any other from its value in each row to one more. Or what to compare:
+        to the larger one, any other from its value in each row to one more. One in a B-spline, which is not defined
+        beyond the data, is compared from its lower to its upper quartile. Or what to compare:
         ``{"hour": (6, 18)}``, ``{"carrier": ["AA", "UA"]}``, a step ``{"hour": 3}``, ``{"hour": "sd"}``,
         ``{"hour": "iqr"}`` (from the lower to the upper quartile), ``{"carrier": "pairwise"}``.
     comparison : str
@@ -194,6 +195,8 @@ def _contrasts(model: Any, variable: Any, comparison: str) -> tuple[str, list[Co
         pairs = _pairs_of_levels(name, about.levels, wish)
     elif wish is None and len(about.levels) == 2:
         pairs = [about.levels]
+    elif wish is None and name in getattr(getattr(model, "recipe", None), "bounded", ()):
+        return name, _numeric_contrast(name, about, "iqr", sign)
     elif wish is None or is_number(wish):
         step = 1.0 if wish is None else float(wish)
         return name, [Contrast(f"+{step:g}", Shift(0.0), Shift(step))]
@@ -213,7 +216,8 @@ def _pairs_of_levels(name: str, levels: tuple[Any, ...], wish: Any) -> list[tupl
             raise InputError(
                 f"comparisons: {name!r} has no level {level!r}; it has {', '.join(map(repr, levels))}."
             )
-    return [(chosen[0], level) for level in chosen[1:]]
+    named = [levels[levels.index(level)] for level in chosen]  # False and True for 0 and 1 where levels are those
+    return [(named[0], level) for level in named[1:]]
 
 
 def _numeric_contrast(name: str, about: Any, wish: Any, sign: str) -> list[Contrast]:
@@ -221,14 +225,19 @@ def _numeric_contrast(name: str, about: Any, wish: Any, sign: str) -> list[Contr
         return [Contrast("+1 sd", Shift(-0.5 * about.sd), Shift(0.5 * about.sd))]
     if wish == "iqr" and about.quantiles is not None:
         low, high = about.quantiles[0.25], about.quantiles[0.75]
-        return [Contrast(f"{_text(high)} {sign} {_text(low)}", low, high)]
-    if not isinstance(wish, str) and np.ndim(wish) == 1 and len(wish) == 2 and all(map(is_number, wish)):
-        low, high = map(float, wish)
+        return [Contrast(f"{_text(high)} {sign} {_text(low)} (quartiles)", low, high)]
+    if not isinstance(wish, str) and np.ndim(wish) == 1 and len(wish) == 2 and all(map(_is_value, wish)):
+        low, high = (about.label(value) if about.boolean else float(value) for value in wish)
         return [Contrast(f"{_text(high)} {sign} {_text(low)}", low, high)]
     raise InputError(
         f"comparisons: {name!r}: {wish!r} was given; expected two numbers, a step, 'sd' or 'iqr' (the latter two of a "
         "model whose data are known)."
     )
+
+
+def _is_value(value: Any) -> bool:
+    """Return whether a numeric variable can be set to it: a number, or a boolean."""
+    return is_number(value) or isinstance(value, bool | np.bool_)
 
 
 def _text(value: Any) -> str:
@@ -256,9 +265,9 @@ def _answer(
 ) -> Any:
     owner, model = question.owner, question.model
     asked = ask(question.tree, model, owner=owner, most=question.draws)
-    groups, settings = grouping(owner, model, question.by), grid(owner, model, question.at)
+    groups, settings = grouping(owner, model, question.by, new_data), grid(owner, model, question.at)
     chains = some_draws(owner, question.tree, model, question.draws).shape[0]
-    rows = {"new_data": new_data, "offset": offset}
+    rows = Rows(model, new_data, offset, each=not (groups or question.average))
     if not question.average and not groups:
         return _row_by_row(question, asked, settings, probs, chains if as_draws else 0, rows)
     labels, values = _averaged(question, asked, settings, groups, rows)
@@ -298,24 +307,24 @@ def _compared(question: _Question, contrast: Contrast, low: Array, high: Array) 
 
 
 def _averaged(
-    question: _Question, asked: Asked, settings: list[dict[str, Any]], groups: list[str], rows: dict[str, Any]
+    question: _Question, asked: Asked, settings: list[dict[str, Any]], groups: list[str], rows: Rows
 ) -> tuple[list[dict[str, Any]], Array]:
     """Compare averages, each of which takes a pass; one that several contrasts need is found once."""
     labels: list[dict[str, Any]] = []
     values: list[Array] = []
-    found: dict[str, dict[tuple[float, ...], Array]] = {}
+    found: dict[str, dict[tuple[Any, ...], Array]] = {}
 
-    def means(setting: dict[str, Any]) -> dict[tuple[float, ...], Array]:
+    def means(setting: dict[str, Any]) -> dict[tuple[Any, ...], Array]:
         key = repr(sorted(setting.items()))
         if key not in found:
-            found[key] = group_means(question.model, asked, setting, groups, **rows)
+            found[key] = group_means(rows, asked, setting, groups)
         return found[key]
 
     for setting, contrast in _settings(question, settings):
         low = means({**setting, question.name: contrast.low})
         high = means({**setting, question.name: contrast.high})
         for key in low:
-            told = {name: label_of(question.model, name, v) for name, v in zip(groups, key, strict=True)}
+            told = dict(zip(groups, key, strict=True))
             labels.append({"variable": question.name, "contrast": contrast.label, **told, **setting})
             values.append(_compared(question, contrast, low[key], high[key]))
     return labels, np.array(values)
@@ -327,28 +336,25 @@ def _row_by_row(
     settings: list[dict[str, Any]],
     probs: tuple[float, ...],
     chains: int,
-    rows: dict[str, Any],
+    rows: Rows,
 ) -> Any:
     """Compare every row; with chains, return draws."""
     import pandas as pd
 
     tables, parts, labels = [], [], []
     for setting, contrast in _settings(question, settings):
-        low, high = (
-            question.model.rows_of(**rows, setting={**setting, question.name: end})
-            for end in (contrast.low, contrast.high)
-        )
+        low, high = (rows.source({**setting, question.name: end}) for end in (contrast.low, contrast.high))
         about = {"variable": question.name, "contrast": contrast.label, **setting}
         if chains:
             checked_count(question.owner, low.n * asked.thetas.shape[0], MOST_NUMBERS)
             ends = [source.reduce(every_draw, asked).whole for source in (low, high)]
             parts.append(_compared(question, contrast, *ends))
-            labels += [{"row_number": i, **about} for i in range(low.n)]
+            labels += [{"row_number": i, **about} for i in rows.numbers(low.n).tolist()]
             continue
         described_rows = partial(_pair_of_blocks, question=question, contrast=contrast, asked=asked, probs=probs)
         numbers = np.concatenate(list(_in_pairs(low, high, described_rows)))
         count = numbers.shape[1]
-        frame = pd.DataFrame({"row": np.repeat(np.arange(numbers.shape[0]), count), **about})
+        frame = pd.DataFrame({"row": np.repeat(rows.numbers(low.n), count), **about})
         if count > 1:
             frame["outcome"] = np.tile(outcomes(question.model.family, count), numbers.shape[0])
         tables.append(with_numbers(frame, numbers, probs))

@@ -12,13 +12,18 @@ from tallbayes.errors import InputError
 from tallbayes.predictions.asked import some_draws
 from tallbayes.predictions.density import Likelihood, densities
 from tallbayes.results.mixing import mixing_of
+from tallbayes.sources.base import Block
 
 if TYPE_CHECKING:
     import pandas as pd
     from xarray import DataTree
 
+Array = NDArray[np.float64]
+
 OBSERVATIONS = 1000
 """Rows that are looked at in full."""
+CHECKSUM = "responses_checksum"
+"""What `loo` adds to its result, so that `compare` can tell whether models are of the same responses."""
 
 
 def loo(tree: "DataTree", model: Any, *, observations: int = OBSERVATIONS, draws: int = 4000, seed: int = 0) -> Any:
@@ -64,7 +69,7 @@ def loo(tree: "DataTree", model: Any, *, observations: int = OBSERVATIONS, draws
     chains, length, d = thetas.shape
     likelihood = Likelihood(model.family, model.rows, model.predictors)
     flat = np.ascontiguousarray(thetas.reshape(-1, d))
-    of_all, of_some = source.reduce(densities, likelihood, flat, chosen)
+    (of_all, of_some), responses = source.reduce(_densities_and_checksum, likelihood, flat, chosen)
     approximate, found = of_all.whole, of_some.whole
     needed = xr.DataTree.from_dict(
         {
@@ -74,7 +79,7 @@ def loo(tree: "DataTree", model: Any, *, observations: int = OBSERVATIONS, draws
         }
     )
     efficiency = float(np.clip(np.mean(mixing_of(thetas).ess_bulk) / (chains * length), 1e-3, 1.0))
-    return loo_subsample(
+    made = loo_subsample(
         needed,
         chosen,
         pointwise=True,
@@ -83,10 +88,37 @@ def loo(tree: "DataTree", model: Any, *, observations: int = OBSERVATIONS, draws
         method="plpd",
         log_lik_fn=lambda observed, data: xr.DataArray(approximate, dims="row", coords=observed.coords),
     )
+    setattr(made, CHECKSUM, f"{int(responses[0]):016x}")
+    return made
+
+
+def _densities_and_checksum(block: Block, likelihood: Likelihood, thetas: Array, chosen: NDArray[np.int64]) -> Any:
+    """Return what `densities` does, and a checksum of responses and weights that is the same for any blocks."""
+    return densities(block, likelihood, thetas, chosen), checksum_of_responses(block)
+
+
+def checksum_of_responses(block: Block) -> NDArray[np.uint64]:
+    """Return one number for the responses and weights of a block in their places; those of blocks are added up."""
+    total = _mixed(np.arange(block.first, block.first + block.count).astype(np.uint64))
+    for part in (block.responses[:, 0], np.broadcast_to(block.weight, block.count)):
+        numbers = np.ascontiguousarray(part + 0.0, dtype=np.float64)  # -0.0 and 0.0 are one value
+        total = _mixed(total ^ numbers.view(np.uint64))
+    return np.array([total.sum(dtype=np.uint64)])
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return numbers whose bits all depend on all bits of those given (splitmix64)."""
+    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
 
 
 def compare(models: Mapping[str, Any], *, method: str = "stacking") -> "pd.DataFrame":
     """Compare models of the same rows by how well they predict rows they have not seen.
+
+    Models of other responses (another column, its logarithm, other rows or another order of them) are refused: what is
+    expected of the log density of one says nothing about that of the other.
 
     Parameters
     ----------
@@ -113,6 +145,14 @@ def compare(models: Mapping[str, Any], *, method: str = "stacking") -> "pd.DataF
     if len(set(counts.values())) > 1:
         raise InputError(
             f"compare: models have different numbers of rows, {counts}; they must be of the same data."
+        )
+    checksums = {name: getattr(found, CHECKSUM) for name, found in models.items() if hasattr(found, CHECKSUM)}
+    first = next(iter(checksums), "")
+    others = [name for name, checksum in checksums.items() if checksum != checksums[first]]
+    if others:
+        raise InputError(
+            f"compare: the responses of {', '.join(map(repr, others))} differ from those of {first!r}; expected models "
+            "of one response, such as y and not log(y), of the same rows in the same order. Fit them to the same data."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of pandas, for what arviz-stats calls

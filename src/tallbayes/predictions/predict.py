@@ -13,10 +13,10 @@ from tallbayes.predictions.asked import (
     EXPECTED,
     PREDICTIVE,
     Asked,
+    Rows,
     ask,
     grid,
     grouping,
-    label_of,
     model_of,
     some_draws,
 )
@@ -95,47 +95,43 @@ def predict(
         (chain, draw, row or group). Rows of weight w count w times in averages.
     """
     probs, model = checked_probs("predict", probs), model_of("predict", tree, model)
-    asked = ask(tree, model, owner="predict", most=draws, kind=kind, seed=seed)
-    if new_data is not None and kind == PREDICTIVE and model.family.of_rows(slice(0, 1)) is not model.family:
-        raise InputError(
-            f"predict: {model.family} is made for the model's own rows; responses of new rows can be drawn if the "
-            "model has one number of trials for all. Predict kind='expected'."
-        )
+    groups, settings = grouping("predict", model, by, new_data), grid("predict", model, at)
+    rows = Rows(model, new_data, offset, each=not (groups or average))
+    asked = ask(tree, model, owner="predict", most=draws, kind=kind, seed=seed, rows=rows)
     if kind == PREDICTIVE and model.family.labels is not None and (average or by or not as_draws):
         raise InputError(
             f"predict: responses of {model.family} are classes, whose numbers have no mean. Predict "
             "probabilities, with kind='expected', or ask for drawn classes of each row, with as_draws=True."
         )
-    groups, settings = grouping("predict", model, by), grid("predict", model, at)
     chains = some_draws("predict", tree, model, draws).shape[0]
     if groups or average:
-        labels, values = averages(model, asked, settings, groups, new_data=new_data, offset=offset)
+        labels, values = averages(rows, asked, settings, groups)
         names = outcomes(model.family, values.shape[1])
         if as_draws:
             return as_array(labels, values, chains, names, "group")
         return of_draws(labels, values, probs, names)
     if as_draws:
-        return _draws_of_rows(model, asked, settings, chains, new_data=new_data, offset=offset)
-    return _rows(model, asked, settings, probs, new_data=new_data, offset=offset)
+        return _draws_of_rows(rows, asked, settings, chains)
+    return _rows(rows, asked, settings, probs)
 
 
 def averages(
-    model: Any, asked: Asked, settings: list[dict[str, Any]], groups: list[str], **rows: Any
+    rows: Rows, asked: Asked, settings: list[dict[str, Any]], groups: list[str], sample: int | None = None
 ) -> tuple[list[dict[str, Any]], NDArray[np.float64]]:
     """Return averages over rows by group, for every setting.
 
     Parameters
     ----------
-    model : Model
-        The model.
+    rows : Rows
+        Which rows.
     asked : Asked
         What to predict.
     settings : list of dict
         What variables are set to.
     groups : list of str
         Variables to group by.
-    **rows : Any
-        Which rows: ``new_data`` and ``offset``; and a ``sample``, so many of them.
+    sample : int or None
+        How many of the rows to average over, if they are more.
 
     Returns
     -------
@@ -146,92 +142,76 @@ def averages(
     """
     labels, values = [], []
     for setting in settings:
-        for key, mean in group_means(model, asked, setting, groups, **rows).items():
-            told = {name: label_of(model, name, value) for name, value in zip(groups, key, strict=True)}
-            labels.append({**told, **setting})
+        for key, mean in group_means(rows, asked, setting, groups, sample).items():
+            labels.append({**dict(zip(groups, key, strict=True)), **setting})
             values.append(mean)
     return labels, np.array(values)
 
 
 def group_means(
-    model: Any, asked: Asked, setting: Mapping[str, Any], groups: list[str], **rows: Any
-) -> dict[tuple[float, ...], NDArray[np.float64]]:
+    rows: Rows, asked: Asked, setting: Mapping[str, Any], groups: list[str], sample: int | None = None
+) -> dict[tuple[Any, ...], NDArray[np.float64]]:
     """Return the average over the rows of each group, outcomes x draws, in one pass.
 
     Parameters
     ----------
-    model : Model
-        The model.
+    rows : Rows
+        Which rows.
     asked : Asked
         What to predict.
     setting : mapping
         What variables are set to.
     groups : list of str
         Variables to group by.
-    **rows : Any
-        Which rows: ``new_data`` and ``offset``; and a ``sample``, so many of them.
+    sample : int or None
+        How many of the rows to average over, if they are more.
 
     Returns
     -------
     dict
-        By the values of the group, in their order.
+        By the labels of the group, in the order of their values.
     """
-    given, size = rows.pop("new_data", None), rows.pop("sample", None)
-    source = model.rows_of(given, setting=setting or None, **_beside(groups), **rows)
-    if size is not None and source.n > size:
-        asked = replace(asked, family=asked.family.of_rows(source.sampled(size)))
-        source = source.subsample(size)
+    source = rows.source(setting, groups)
+    to_block = getattr(source, "to_block", None)
+    about = [rows.model.variables[name] if to_block is None else to_block.variable(name) for name in groups]
+    if sample is not None and source.n > sample:
+        if asked.kind == PREDICTIVE:
+            asked = replace(asked, family=asked.family.of_rows(source.sampled(sample)))
+        source = source.subsample(sample)
     found: Sums = source.reduce(sums, asked, len(groups))
-    return found.means()
+    means = found.means()
+    if not means:
+        raise InputError("predict: every row has weight 0, or no trials, so there is nothing to average over.")
+    return {tuple(v.label(value) for v, value in zip(about, key, strict=True)): each for key, each in means.items()}
 
 
-def _beside(groups: list[str]) -> dict[str, Any]:
-    return {"beside": groups} if groups else {}
-
-
-def _rows(
-    model: Any,
-    asked: Asked,
-    settings: list[dict[str, Any]],
-    probs: tuple[float, ...],
-    *,
-    new_data: Any,
-    offset: ArrayLike | None,
-) -> pd.DataFrame:
+def _rows(rows: Rows, asked: Asked, settings: list[dict[str, Any]], probs: tuple[float, ...]) -> pd.DataFrame:
     """Return a table with a line for each row and setting."""
     import pandas as pd
 
     tables = []
     for setting in settings:
-        source = model.rows_of(new_data, offset=offset, setting=setting or None)
+        source = rows.source(setting)
         numbers = source.reduce(lines, asked, probs).whole
         count = numbers.shape[1]
-        columns: dict[str, Any] = {"row": np.repeat(np.arange(numbers.shape[0]), count)}
+        columns: dict[str, Any] = {"row": np.repeat(rows.numbers(source.n), count)}
         columns |= setting
         if count > 1:
-            columns["outcome"] = np.tile(outcomes(model.family, count), numbers.shape[0])
+            columns["outcome"] = np.tile(outcomes(asked.family, count), numbers.shape[0])
         tables.append(with_numbers(pd.DataFrame(columns), numbers, probs))
     return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
 
-def _draws_of_rows(
-    model: Any,
-    asked: Asked,
-    settings: list[dict[str, Any]],
-    chains: int,
-    *,
-    new_data: Any,
-    offset: ArrayLike | None,
-) -> xr.DataArray:
+def _draws_of_rows(rows: Rows, asked: Asked, settings: list[dict[str, Any]], chains: int) -> xr.DataArray:
     """Return every draw of every row, if they are not too many."""
     labels: list[dict[str, Any]] = []
     parts = []
     for setting in settings:
-        source = model.rows_of(new_data, offset=offset, setting=setting or None)
+        source = rows.source(setting)
         checked_count("predict", source.n * asked.thetas.shape[0] * len(settings), MOST_NUMBERS)
         parts.append(source.reduce(every_draw, asked).whole)
-        labels += [{"row": i, **setting} for i in range(source.n)]
+        labels += [{"row": i, **setting} for i in rows.numbers(source.n).tolist()]
     values = np.concatenate(parts)
     if len(settings) > 1:  # a row appears several times: its number is a label, not the dimension's own
         labels = [{("row_number" if key == "row" else key): v for key, v in label.items()} for label in labels]
-    return as_array(labels, values, chains, outcomes(model.family, values.shape[1]), "row")
+    return as_array(labels, values, chains, outcomes(asked.family, values.shape[1]), "row")

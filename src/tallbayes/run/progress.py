@@ -239,9 +239,10 @@ def _line(chains: list[Status], left: list[float | None]) -> str:
     accepted = sum(c.acceptance * c.steps for c in chains) / steps
     known = [seconds for seconds in left if seconds is not None]
     draws, total = (sum(values) for values in zip(*(_kept(c) for c in chains), strict=True))
+    passes = sum(c.full_passes for c in chains)
     return (
         f"{draws:,} of {total:,} draws, acceptance {accepted:.3f}, {rows:,.3g} rows per step, "
-        f"{sum(c.full_passes for c in chains):,} full passes, "
+        f"{passes:,} full {'pass' if passes == 1 else 'passes'}, "
         f"{_duration(max(known) if len(known) == len(left) else None)} left"
     )
 

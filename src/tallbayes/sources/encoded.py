@@ -76,7 +76,9 @@ class EncodedSource(Source):
 
 def _encoded(block: Block, encode: Encode) -> Block:
     responses, weight = encode(block.responses[:, 0], block.weight, block.first)
-    return block._replace(responses=responses[:, None], weight=np.atleast_1d(weight))
+    told = block.responses[:, 1:]  # what stands beside the response
+    both = np.column_stack([responses, told]) if told.shape[1] else responses[:, None]
+    return block._replace(responses=both, weight=np.atleast_1d(weight))
 
 
 def _of_encoded(block: Block, encode: Encode, part: Part, *arguments: Any) -> Any:
