@@ -4,24 +4,19 @@ BLAS has one thread here and blocks are fixed, so that results are the same in e
 products little more than half is computed.
 """
 
-import threading
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled_sum
+from tallbayes.sources.threads import room
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-GRAM_TILE = 2**17
-"""Numbers of a tile of a Gram product: a megabyte. Threads wait for each other at every tile."""
 TILE = 2**16
-"""Numbers of a tile of third moments: half a megabyte, which stays in the cache."""
+"""Numbers of a tile: half a megabyte, which stays in the cache."""
 FEWEST_ROWS = 1024
 """Of a tile whose product is to be fast."""
-MOST_KEPT = 2**20
-"""Numbers of a matrix whose memory a thread keeps: eight megabytes."""
 PANEL = 32
 """Columns that are taken at a time: fewer make products slow, more compute much that is known already."""
 
@@ -34,7 +29,7 @@ def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
     """
     n, d = rows.shape
     total = np.zeros((d, d))
-    tile = min(max(GRAM_TILE // max(d, 1), FEWEST_ROWS), n)
+    tile = min(max(TILE // max(d, 1), FEWEST_ROWS), n)
     root, room = (
         np.sqrt(np.abs(weight)),
         np.empty((tile, d)),
@@ -76,29 +71,16 @@ def weighted_triples(rows: Matrix, weight: Vector) -> Vector:
 def times_transposed(rows: Matrix, lower: Matrix) -> Matrix:
     """Return rows @ lower.T for a square matrix, the faster if it is lower triangular.
 
-    The result is in memory that the next call in the same thread uses again: fresh memory costs more than the product.
+    The result is in memory that the next call in the same thread may use again (`sources/threads.py`).
     """
     d = lower.shape[0]
-    out = _room(rows.shape[0], d)
+    out = room(rows.shape[0], d)
     if d <= PANEL or np.any(np.triu(lower, 1)):
         return np.asarray(np.matmul(rows, lower.T, out=out))
     for first in range(0, d, PANEL):
         last = min(first + PANEL, d)
         np.matmul(rows[:, :last], lower[first:last, :last].T, out=out[:, first:last])
     return out
-
-
-_kept = threading.local()
-
-
-def _room(rows: int, columns: int) -> Matrix:
-    """Return room for a matrix, the same memory every time in one thread, unless it is very large."""
-    if rows * columns > MOST_KEPT:
-        return np.empty((rows, columns))
-    room = getattr(_kept, "room", None)
-    if room is None or room.size < rows * columns:
-        room = _kept.room = np.empty(rows * columns)
-    return np.asarray(room[: rows * columns].reshape(rows, columns))
 
 
 @compiled_sum

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.sources.memory import writable_view
-from tallbayes.sources.threads import available_threads, one_blas_thread, pool
+from tallbayes.sources.threads import available_threads, give_back_rooms, one_blas_thread, pool
 
 if TYPE_CHECKING:
     from tallbayes.sources.arrays import ArraySource
@@ -132,6 +132,7 @@ class Source(ABC):
                 done += rows
                 if self.listener is not None:
                     self.listener(done)
+        give_back_rooms()
         return total
 
     def pieces(self) -> Iterator[Any]:

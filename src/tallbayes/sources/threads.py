@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 def available_threads() -> int:
     """Return the number of cores this process may use."""
@@ -20,6 +23,27 @@ def available_threads() -> int:
 def pool(workers: int) -> ThreadPoolExecutor:
     """Return threads that are kept: starting them anew for every pass costs more than a small pass."""
     return ThreadPoolExecutor(workers, thread_name_prefix="tallbayes-rows")
+
+
+_rooms: dict[int, NDArray[np.float64]] = {}
+"""Memory of each thread for a matrix that every block of a pass needs; given back when the pass ends."""
+
+
+def room(rows: int, columns: int) -> NDArray[np.float64]:
+    """Return room for a matrix: during a pass the same memory every time in one thread.
+
+    Fresh memory for every block may cost more than what is computed in it. What is in it is gone with the next call.
+    """
+    me, size = threading.get_ident(), rows * columns
+    mine = _rooms.get(me)
+    if mine is None or mine.size < size:
+        mine = _rooms[me] = np.empty(size)
+    return np.asarray(mine[:size].reshape(rows, columns))
+
+
+def give_back_rooms() -> None:
+    """Forget the memory that threads have kept; a matrix that is still in use keeps its own."""
+    _rooms.clear()
 
 
 class _OneThread:
