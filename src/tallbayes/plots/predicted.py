@@ -83,7 +83,7 @@ def plot_predictions(
         setting[by] = list(levels)
     if model.family.labels is not None and kind != LINEAR:
         raise InputError(
-            f"plot_predictions: {model.family} has no single response: those of several classes are not drawn; use "
+            f"plot_predictions: {model.family} has several classes; responses of several classes are not drawn. Use "
             "tb.predict(..., at={...})."
         )
     rows = Rows(model, new_data)
