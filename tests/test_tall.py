@@ -550,3 +550,43 @@ def test_a_data_set_of_a_user_is_read_fragment_by_fragment(rows, of_file):
     assert isinstance(model.source.table, FileTable)
     assert model.source.located(InputError("x", row=3)).args == ("x",)
     np.testing.assert_array_equal(draws_of(model)[0], of_file)
+
+
+def test_a_file_that_was_replaced_or_deleted_is_said_to_be(tmp_path):
+    path = tmp_path / "rows.parquet"
+    rng = np.random.default_rng(3)
+    columns = {"a": rng.standard_normal(5000), "y": (rng.random(5000) < 0.5).astype(float)}
+    for what in ("another one", "gone"):
+        pq.write_table(pa.table(columns), path, row_group_size=5000)
+        model = tb.Regression(path, "y", tb.families.Bernoulli(), design=["a"])
+        if what == "gone":
+            path.unlink()
+        else:
+            pq.write_table(pa.table(columns), path, row_group_size=100)
+        with pytest.raises(InputError, match=rf"rows.parquet: the file is {what} since the model was made"):
+            tb.sample(model, draws=10, progress=False)
+
+
+def test_pages_with_checksums_are_verified(tmp_path):
+    path = tmp_path / "rows.parquet"
+    values = np.random.default_rng(4).standard_normal(5000)
+    pq.write_table(
+        pa.table({"a": values, "y": (values > 0.3).astype(float)}),
+        path,
+        compression="none",
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    content = bytearray(path.read_bytes())
+    at = content.index(values[2000].tobytes())
+    content[at] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match="row group 0"):
+        tb.sample(tb.Regression(path, "y", tb.families.Bernoulli(), design=["a"]), draws=10, progress=False)
+
+
+def test_a_data_set_with_a_filter_is_refused(tmp_path):
+    pq.write_table(pa.table({"a": [1.0, 2.0], "y": [0.0, 1.0]}), tmp_path / "rows.parquet")
+    filtered = ds.dataset(tmp_path).filter(ds.field("a") > 0)
+    with pytest.raises(InputError, match="without a filter"):
+        tb.Regression(filtered, "y", tb.families.Bernoulli(), design=["a"])

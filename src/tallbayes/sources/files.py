@@ -40,7 +40,15 @@ class FileTable(Table):
     def __init__(self, dataset: Any, columns: Sequence[str] | None = None) -> None:
         self._dataset, self.schema = dataset, dataset.schema
         self.what = _described(dataset)
-        self._fragments = list(dataset.get_fragments())
+        try:
+            self._fragments = list(dataset.get_fragments())
+        except ValueError as error:  # a filter, or columns that are computed
+            raise InputError(
+                f"{self.what}: the files of this data set cannot be read one by one ({error}). Expected a data set "
+                "without a filter or a projection: write the rows that are wanted to a Parquet file, or give a query "
+                "that yields them, such as a polars LazyFrame."
+            ) from None
+        self._stamps = {path: _stamp(path) for path in getattr(dataset, "files", [])}
         if columns is not None:
             self.refuse_missing(columns)
         self._counts = [self._checked(fragment, columns) for fragment in self._fragments]
@@ -57,7 +65,9 @@ class FileTable(Table):
         remote = isinstance(paths, str) and "://" in paths
         files = paths if remote else _files(paths)
         try:
-            dataset = ds.dataset(files, format="parquet", partitioning="hive")
+            options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # where pages have checksums
+            parquet = ds.ParquetFileFormat(default_fragment_scan_options=options)
+            dataset = ds.dataset(files, format=parquet, partitioning="hive")
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(files, error) from None
         return cls(dataset, columns)
@@ -184,6 +194,12 @@ class FileTable(Table):
         """Return the error of a file that could not be read to its end, after finding the row group."""
         import pyarrow as pa
 
+        changed = [path for path, stamp in self._stamps.items() if _stamp(path) != stamp]
+        if changed:
+            return InputError(
+                f"{changed[0]}: the file is {'another one' if os.path.exists(changed[0]) else 'gone'} since the model "
+                "was made. Leave data alone while a model is in use; make the model anew."
+            )
         at = min(bisect_right(self._starts, done) - 1, len(self._fragments) - 1)
         for fragment in self._fragments[at:]:
             for group in getattr(fragment, "row_groups", []):
@@ -194,6 +210,15 @@ class FileTable(Table):
                 except (pa.ArrowException, OSError) as reason:
                     return _unreadable(f"{fragment.path}, row group {group.id}", reason)
         return _unreadable(getattr(self._fragments[at], "path", self.what), error)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Return size and time of a local file; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _files(paths: Any) -> list[str]:
