@@ -590,3 +590,34 @@ def test_a_data_set_with_a_filter_is_refused(tmp_path):
     filtered = ds.dataset(tmp_path).filter(ds.field("a") > 0)
     with pytest.raises(InputError, match="without a filter"):
         tb.Regression(filtered, "y", tb.families.Bernoulli(), design=["a"])
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "words"),
+    [
+        (RuntimeError("boom"), InputError, r"the stream failed after 20 rows \(.*boom"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+    ],
+)
+def test_a_stream_that_fails_is_not_blamed_on_the_directory(tmp_path, error, raised, words):
+    schema = pa.schema([("a", pa.float64()), ("y", pa.float64())])
+
+    def batches():
+        for _ in range(2):
+            yield pa.record_batch([np.arange(10.0), np.zeros(10)], schema=schema)
+        raise error
+
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    with pytest.raises(raised, match=words):
+        tb.sources.open_source(reader, response="y", design=["a"], scratch=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_scratch_directory_in_which_nothing_can_be_made(tmp_path, monkeypatch):
+    def full(**options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("tallbayes.sources.streams.tempfile.mkstemp", full)
+    rows = pa.table({"a": [1.0, 2.0], "y": [0.0, 1.0]}).to_reader()
+    with pytest.raises(InputError, match="nothing can be written to"):
+        tb.sources.open_source(rows, response="y", design=["a"], scratch=tmp_path)

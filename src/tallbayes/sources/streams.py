@@ -140,7 +140,13 @@ def spilled(data: Any, directory: Path, columns: Sequence[str] | None = None) ->
 
     if not directory.is_dir():
         raise InputError(f"scratch: {directory} is not a directory; expected one with room for a copy of the data.")
-    handle, name = tempfile.mkstemp(dir=directory, prefix="tallbayes-", suffix=".parquet")
+    try:
+        handle, name = tempfile.mkstemp(dir=directory, prefix="tallbayes-", suffix=".parquet")
+    except OSError as error:
+        raise InputError(
+            f"scratch: nothing can be written to {directory} ({error.strerror}); expected a directory with room for a "
+            "copy of the data."
+        ) from None
     os.close(handle)
     path = Path(name)
     rows = 0
@@ -171,7 +177,7 @@ def _written(data: Any, path: Path, columns: Sequence[str] | None) -> int:
     reader = data if not hasattr(data, "__arrow_c_stream__") else pa.RecordBatchReader.from_stream(data)
     writer, rows = None, 0
     try:
-        for batch in reader:
+        for batch in _until_it_fails(reader):
             part = batch if columns is None else _selected(batch, columns)
             if writer is None:
                 # Uncompressed: it is written once and read a few times.
@@ -182,6 +188,31 @@ def _written(data: Any, path: Path, columns: Sequence[str] | None) -> int:
         if writer is not None:
             writer.close()
     return rows
+
+
+def _until_it_fails(reader: Any) -> Iterator[Any]:
+    """Yield the batches of a stream, and say it if the stream itself fails."""
+    import pyarrow as pa
+
+    rows = 0
+    batches = iter(reader)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as error:
+            if "KeyboardInterrupt" in str(
+                error
+            ):  # a reader of Python's generators puts it into an error of its own
+                raise KeyboardInterrupt from None
+            reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
+            raise InputError(
+                f"data: the stream failed after {counted(rows, 'row')} ({reason}). Nothing is left of its copy; mend "
+                "what yields the rows, and give the stream anew."
+            ) from error
+        rows += batch.num_rows
+        yield batch
 
 
 def _selected(batch: Any, columns: Sequence[str]) -> Any:
