@@ -7,7 +7,7 @@ import pytest
 
 import oracle
 from problems import Driver, asking, bench, empty_draws, in_batches, in_reservoirs, run, stream
-from tallbayes.kernels.sketched_thinning import BATCH
+from tallbayes.kernels.state import BATCH
 
 
 def _name(part):
@@ -137,7 +137,7 @@ def compare(chain, ways, steps, seed):
             table = b.prepared.target.rows.table.T
             expected = oracle.replay(
                 *(b.problem, b.rule, b.proposal, lambda rng, t=table: oracle.from_table(t, rng)),
-                *(start, stream(seed), steps, BATCH if sketched else 1),
+                *(start, stream(seed), steps, BATCH),
             )
         agrees(chain, b, driver, draws, expected, sketched)
 

@@ -15,6 +15,7 @@ from scipy import stats
 import oracle
 import tallbayes as tb
 from problems import Case, Driver, asking, directly, in_batches, run, setup_at, stream
+from tallbayes.kernels.state import BATCH
 from tallbayes.kernels.target import step_rate, surrogate_at
 from tallbayes.setup.core import PREDICTOR, RESPONSE, TAYLOR, gather
 from tallbayes.setup.mode import Mode, find_mode
@@ -134,7 +135,8 @@ def replayed(chain, steps, seed, supplied=None):
     def draw(rng):
         return oracle.from_table(drawn_rows(chain), rng) if rows is None else next(rows)
 
-    return oracle.replay(p.problem, p.rule, p.proposal, draw, np.zeros(4), stream(seed), steps)
+    batch = BATCH if rows is None else 1
+    return oracle.replay(p.problem, p.rule, p.proposal, draw, np.zeros(4), stream(seed), steps, batch)
 
 
 def made(prepared, steps, seed):

@@ -266,7 +266,12 @@ def compiled_sum(function: Function) -> Function:
     That changes a sum by rounding only. It is used for sums over rows, for the sketch, whose error bound holds for
     every order of additions, and for the cubic.
     """
-    return _dispatcher(function, fastmath={"reassoc", "contract", "nsz"})
+    return _dispatcher(function, fastmath=REORDERED)
+
+
+def compiled_sum_in_line(function: Function) -> Function:
+    """Compile such a sum as a part of functions that call it often, put into each of them."""
+    return numba.njit(**IN_LINE, fastmath=REORDERED)(function)
 
 
 def compiled_within(function: Function) -> Function:
@@ -278,6 +283,8 @@ def compiled_within(function: Function) -> Function:
     return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
 
 
+REORDERED = {"reassoc", "contract", "nsz"}
+"""What sums may be made faster by."""
 IN_LINE = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": True}
 """Options of functions that are put into every loop that calls them, so that it can be compiled to SIMD."""
 

@@ -13,8 +13,8 @@ EVENT = 25.0
 
 
 def random_row(n: int, d: int) -> float:
-    """Return the cost of one thinning trial: a row drawn at random, mostly waiting for memory."""
-    return 250.0 + (200.0 if _far(n, d) else 0.0) + 10.0 * d
+    """Return the cost of one thinning trial: a row drawn at random, mostly waiting for memory, with others."""
+    return 250.0 + (200.0 if _far(n, d) else 0.0) + 5.0 * d
 
 
 def core_row(d: int) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.compiled import ByAddress
-from tallbayes.kernels.state import SUSPECTS
+from tallbayes.kernels.state import BATCH, SUSPECTS
 from tallbayes.kernels.target import FALL, RISE
 from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, kind_of, try_row
 from tallbayes.kernels.types import TRIALS
@@ -18,11 +18,8 @@ from tallbayes.setup.sketch import (
     sketch_products,
     sketch_ratio,
 )
-from tallbayes.sources.alias import share_of, uniform_index
+from tallbayes.sources.alias import row_or_other, share_of, uniform_index
 from tallbayes.sources.prefetch import prefetch
-
-BATCH = 32
-"""Trials that are made together, so that waits for memory overlap."""
 
 
 def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
@@ -47,8 +44,8 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
         errors[0] += unit * abs(z[j])
         errors[1] += unit * abs(proposed[j])
         errors[2] += unit * abs(proposed[j] - z[j])
-    batch, kinds = np.empty(BATCH, dtype=np.int64), np.empty(BATCH, dtype=np.int64)
-    uniforms, chances = np.empty(BATCH), np.empty(BATCH)
+    batch, kinds = room.drawn[:, 0], room.drawn[:, 1]
+    chances, uniforms = room.chances[:, 0], room.chances[:, 1]
     ready = False
     while now.clock < now.pending:
         if now.work >= budget or now.suspects + BATCH > SUSPECTS:
@@ -66,8 +63,7 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
         now.work += count
         # Each loop asks for what the next one reads, and none has a branch that waits for memory.
         for b in range(count):
-            first = batch[b]
-            batch[b] = first if chances[b] < table[first, 0] else np.int64(table[first, 1])
+            batch[b] = row_or_other(table, batch[b], chances[b])
             prefetch(facts, batch[b])
         left = 0
         for b in range(count):

@@ -23,6 +23,9 @@ drawn at random, or the change of the log-likelihood between two points, over al
 BETWEEN, THINNING, WAITING = range(3)
 """Stages of a step: none is under way; its rows are being tried; the answer for all rows is awaited."""
 
+BATCH = 32
+"""Trials of rows that are made together, so that waits for memory overlap."""
+
 SUSPECTS = 64
 """Intensities above their bound that are kept for a closer look; a chunk ends when there is no room for more."""
 ROW, INTENSITY, LIMIT, FAR, FACTS = range(5)
@@ -81,6 +84,10 @@ class Room(NamedTuple):
     """A row's predictors at the centre, and how far they move to z and to the proposal; a line for each."""
     pair: Vector
     """A row's two remainders."""
+    drawn: NDArray[np.int64]
+    """Rows of a batch of trials, and the kinds of their events; a line for each trial."""
+    chances: Matrix
+    """Two numbers of each trial of a batch."""
 
 
 class State(NamedTuple):
@@ -119,7 +126,8 @@ def new_state(z: Vector, predictors: int = 1) -> State:
     numbers["potential"] = np.nan
     ahead = Ahead(np.empty((d, BLOCK)), np.empty(BLOCK), np.empty(BLOCK))
     suspects = np.empty((SUSPECTS, FACTS + 2 * d))
-    room = Room(suspects, np.empty(d), np.empty(d), np.empty(d), np.empty((3, predictors)), np.empty(2))
+    batch = np.empty((BATCH, 2), dtype=np.int64), np.empty((BATCH, 2))
+    room = Room(suspects, np.empty(d), np.empty(d), np.empty(d), np.empty((3, predictors)), np.empty(2), *batch)
     return State(z.copy(), np.empty(d), numbers, ahead, room, np.zeros(d + LANES))
 
 

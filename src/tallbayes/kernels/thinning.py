@@ -7,13 +7,14 @@ lambda_i / bar lambda_i. Called by address, as is the variant that uses a sketch
 from typing import Any
 
 from tallbayes.compiled import ByAddress, compiled, compiled_within
-from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
+from tallbayes.kernels.state import BATCH, FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
 from tallbayes.kernels.target import FALL, RISE, STEP, Likelihood
 from tallbayes.kernels.types import TRIALS
 from tallbayes.models.predictors import predict
 from tallbayes.setup.bounds import event_factors, shift
-from tallbayes.sources.alias import draw_row, share_of
-from tallbayes.sources.memory import COLUMNS, load_row
+from tallbayes.sources.alias import row_or_other, share_of, uniform_index
+from tallbayes.sources.memory import COLUMNS, load_row, prefetch_row
+from tallbayes.sources.prefetch import prefetch
 from tallbayes.sources.supply import SuppliedRows
 
 REJECTED, ACCEPTED, UNFINISHED, OUT_OF_ROWS = range(4)
@@ -62,7 +63,7 @@ def try_row(
     """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look."""
     design, responses, weights, offsets, psi, _, _ = rows
     centre, layout, remainders, parameters = likelihood
-    suspects, move, other, row, ends, pair = room
+    suspects, move, other, row, ends, pair, _, _ = room
     now, d = numbers[0], centre.size
     if layout.shape[0] > 0:
         x = row[: design[COLUMNS]]
@@ -89,35 +90,58 @@ def try_row(
 
 
 def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
-    """Go through the events of a step until one rejects, none is left, or the budget is spent."""
+    """Go through the events of a step until one rejects, none is left, or the budget is spent.
+
+    Of rows in memory events are drawn a batch at a time. A rejection drops the rest of its batch; what the clock then
+    has beyond the last event, or beyond the step if no event was left, is a fresh exponential.
+    """
     whitening, bound, rows, likelihood, _, _ = target
-    _, _, _, _, psi, shares, table = rows
+    design, responses, _, _, psi, shares, table = rows
     z, proposed, numbers, _, room, _ = state
+    drawn, chances = room.drawn, room.chances
     now, total = numbers[0], bound.total
     before, after, between = event_factors(bound, whitening, z, now.distance, proposed, now.proposed_distance)
     shift(whitening, z, room.move)
     shift(whitening, proposed, room.other)
+    batch = BATCH if table.size > 0 else 1  # supplied rows are used once, and lie side by side
     while now.clock < now.pending:
-        if now.work >= budget or now.suspects == SUSPECTS:
+        if now.work >= budget or now.suspects + batch > SUSPECTS:
             return UNFINISHED
         if table.size == 0 and now.slot == psi.size:
             return OUT_OF_ROWS
-        now.pending -= now.clock
-        now.clock = rng.standard_exponential()
+        count = 0
+        while count < batch and now.clock < now.pending:
+            now.pending -= now.clock
+            now.clock = rng.standard_exponential()
+            if table.size > 0:
+                first = uniform_index(table.shape[0], rng)
+                prefetch(table, first)
+                chances[count, 0] = rng.random()
+            else:
+                first = now.slot
+                now.slot += 1
+            drawn[count, 0] = first
+            drawn[count, 1] = kind_of(now.pending, total, before, after)
+            chances[count, 1] = rng.random()
+            count += 1
+        now.work += count
         if table.size > 0:
-            i = draw_row(table, rng)
-        else:
-            i = now.slot
-            now.slot += 1
-        uniform = rng.random()
-        now.work += 1
-        kind = kind_of(now.pending, total, before, after)
-        share = share_of(shares, kind, i)
-        if uniform >= share:
-            continue
-        factor = after if kind == RISE else before if kind == FALL else between
-        if try_row(rows, likelihood, numbers, room, bound.order, i, kind, factor, share, uniform):
-            return REJECTED
+            for b in range(count):
+                i = row_or_other(table, drawn[b, 0], chances[b, 0])
+                drawn[b, 0] = i
+                prefetch(psi, i)
+                prefetch(responses, i)
+                prefetch_row(design, i)
+        for b in range(count):
+            i, kind, uniform = drawn[b, 0], drawn[b, 1], chances[b, 1]
+            share = share_of(shares, kind, i)
+            if uniform >= share:
+                continue
+            factor = after if kind == RISE else before if kind == FALL else between
+            if try_row(rows, likelihood, numbers, room, bound.order, i, kind, factor, share, uniform):
+                if count < batch:
+                    now.clock -= now.pending  # it was seen to outlast the step: only what is beyond is fresh
+                return REJECTED
     return ACCEPTED
 
 

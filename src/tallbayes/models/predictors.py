@@ -17,7 +17,7 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
+from tallbayes.compiled import compiled, compiled_sum_in_line
 from tallbayes.families.structure import Line
 from tallbayes.models.products import (
     mixed_moments,
@@ -471,6 +471,17 @@ def own_parameter(layout: Layout, p: int, response: Vector) -> int:
     return layout[p, OWN] + at if 0 <= at < layout[p, OWN_COUNT] else -1
 
 
+@compiled_sum_in_line
+def _three_products(count: int, x: Vector, a: Vector, b: Vector, c: Vector) -> tuple[float, float, float]:
+    """Return x . a, x . b and x . c, over so many numbers."""
+    with_a, with_b, with_c = 0.0, 0.0, 0.0
+    for j in range(count):
+        with_a += x[j] * a[j]
+        with_b += x[j] * b[j]
+        with_c += x[j] * c[j]
+    return with_a, with_b, with_c
+
+
 @register_jitable(inline="always")  # a call with so many arrays costs as much as the products
 def predict(
     layout: Layout,
@@ -485,12 +496,9 @@ def predict(
     """Put a row's predictors into out: offset included at the first point, and without it at the two others."""
     for p in range(layout.shape[0]):
         column, parameter = layout[p, COLUMN], layout[p, PARAMETER]
-        at_centre, before, after = 0.0, 0.0, 0.0
-        for j in range(layout[p, COUNT]):
-            x = row[column + j]
-            at_centre += x * centre[parameter + j]
-            before += x * move[parameter + j]
-            after += x * other[parameter + j]
+        at_centre, before, after = _three_products(
+            layout[p, COUNT], row[column:], centre[parameter:], move[parameter:], other[parameter:]
+        )
         if layout[p, SIGN] < 0:
             at_centre, before, after = -at_centre, -before, -after
         at_centre += layout[p, OFFSET_SIGN] * offset

@@ -5,6 +5,7 @@ computed here because importing arviz-stats takes longer than most runs do, and 
 draws.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from tallbayes.sources.threads import available_threads, one_blas_thread, pool
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Cube = NDArray[np.float64]
 
 TAILS = (1.0 - 0.89, 0.89)
 """Quantiles that tail ESS speaks of: arviz-stats' own default, so that its tables show the same numbers."""
@@ -22,14 +24,16 @@ MOST, FEWEST_LOOKED_AT = 1_000_000, 1000
 """Numbers of a result that are looked at; draws of each chain that are looked at in any case."""
 SHORTEST = 4
 """Draws of a chain below which arviz-stats says nothing."""
-LAGS = 16
-"""Lags that are tried first: after so many, the correlation of chains that mix well is gone."""
+LAGS = (4, 16)
+"""Lags that are tried first: after so many, the correlation of chains that mix well is gone, or at least small."""
+MOST_BITS = 16
+"""Of a number's 52 that may make room for its place: the others tell numbers apart, almost always."""
 RESOLUTION = float(np.finfo(np.float64).resolution)
 """Numbers that differ by less count as equal."""
-SHARED = 2**18
+SHARED = 2**16
 """Numbers from which on coefficients are shared between threads."""
 TOGETHER = 2**16
-"""Numbers that are transformed at once."""
+"""Numbers that are transformed at once: what is computed of them stays in the cache."""
 
 
 class Mixing(NamedTuple):
@@ -71,16 +75,22 @@ def mixing_of(draws: NDArray[np.float64], most: int = MOST) -> Mixing:
     seen = draws[:, ::every]
     found = np.full((4, d), np.nan)
     if seen.shape[1] >= SHORTEST:
-        scores = _normal_scores(2 * chains * (seen.shape[1] // 2))
-        found[:] = np.transpose(
-            for_each(lambda j: _of_one(np.ascontiguousarray(seen[:, :, j]), scores), d, seen.size)
-        )
+        half = seen.shape[1] // 2
+        scores = _normal_scores(2 * chains * half)
+        some = max(1, min(TOGETHER // (2 * chains * half), -(-d // available_threads())))
+
+        def of_group(group: int) -> None:
+            columns = slice(group * some, min((group + 1) * some, d))
+            x = np.moveaxis(seen[:, :, columns], 2, 0)
+            found[:, columns] = _of_some(np.concatenate((x[:, :, :half], x[:, :, -half:]), axis=1), x, scores)
+
+        for_each(of_group, -(-d // some), seen.size)
     bulk, tail, r_hat, within = found
     return Mixing(bulk, tail, r_hat, within, every, seen.shape[1])
 
 
 def for_each(function: Callable[[int], Any], d: int, numbers: int) -> list[Any]:
-    """Return what a function says of each of d coefficients; in threads, if there are numbers enough to share."""
+    """Return what a function says of each of d coefficients, or groups; in threads, if numbers are enough to share."""
     with one_blas_thread():  # products of so few numbers gain nothing from more
         workers = available_threads() if numbers > SHARED else 1
         return list(pool(workers).map(function, range(d)) if workers > 1 else map(function, range(d)))
@@ -103,40 +113,75 @@ def mean_error(draws: NDArray[np.float64]) -> float:
     if draws.shape[1] < SHORTEST:
         return float("nan")
     with np.errstate(divide="ignore", invalid="ignore"):
-        effective, _ = _ess(np.concatenate((draws[:, :half], draws[:, -half:])))
-        return float(draws.std(ddof=1) / np.sqrt(effective))
+        effective = _effective(_Centred(np.concatenate((draws[:, :half], draws[:, -half:]))[None]))[0]
+        return float(draws.std(ddof=1) / np.sqrt(effective[0]))
 
 
-def _of_one(x: Matrix, scores: Vector) -> tuple[float, float, float, float]:
-    """Return the numbers of `Mixing` for one coefficient; x has a line for each chain."""
-    half = x.shape[1] // 2
-    halves = np.concatenate((x[:, :half], x[:, -half:]))  # of an odd number of draws the middle one is left out
-    flat = halves.ravel()
-    order = np.argsort(flat)
-    ordered = flat[order]
-    bulk = _scored(ordered, order, scores).reshape(halves.shape)
+def _of_some(halves: Cube, x: Cube, scores: Vector) -> Matrix:
+    """Return the numbers of `Mixing`, four lines, for some coefficients.
+
+    Parameters
+    ----------
+    halves : array
+        Coefficients x halves of chains x draws; of an odd number of draws the middle one is left out.
+    x : array
+        Coefficients x chains x draws, with it.
+    scores : array
+        Normal scores of ranks.
+    """
+    flat = halves.reshape(halves.shape[0], -1)
+    ordered, order = _sorted(flat)
+    bulk = _Centred(_scored(ordered, order, scores).reshape(halves.shape))
     # Distances from the median: both sides of it are in order already, and a stable sort merges them.
-    middle = flat.size // 2
-    folded = np.abs(ordered - 0.5 * (ordered[middle - 1] + ordered[middle]))
-    outwards = np.concatenate((np.arange(middle - 1, -1, -1), np.arange(middle, flat.size)))
-    outwards = outwards[np.argsort(folded[outwards], kind="stable")]
-    spread = _scored(folded[outwards], order[outwards], scores).reshape(halves.shape)
-    low, high = _quantiles(ordered if x.shape[1] % 2 == 0 else np.sort(x, axis=None))
+    middle = flat.shape[1] // 2
+    folded = np.abs(ordered - 0.5 * (ordered[:, middle - 1] + ordered[:, middle])[:, None])
+    folded = np.concatenate((folded[:, middle - 1 :: -1], folded[:, middle:]), axis=1)
+    order = np.concatenate((order[:, middle - 1 :: -1], order[:, middle:]), axis=1)
+    outwards = np.argsort(folded, axis=1, kind="stable")
+    spread = _scored(_taken(folded, outwards), _taken(order, outwards), scores).reshape(halves.shape)
+    tails = _quantiles(ordered if halves.size == x.size else np.sort(x.reshape(x.shape[0], -1), axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        ess_bulk, within = _ess(bulk)
-        ess_tail = min(_ess((halves <= bound).astype(np.float64))[0] for bound in (low, high))
-        return ess_bulk, ess_tail, max(_r_hat(bulk), _r_hat(spread)), within / halves.shape[0]
+        ess_bulk, within = _effective(bulk)
+        of_tails = [_effective(_Centred((halves <= tail[:, None, None]).astype(np.float64)))[0] for tail in tails]
+        of_bulk, of_spread = _r_hat(bulk), _r_hat(_Centred(spread))
+        r_hat = np.where(of_spread > of_bulk, of_spread, of_bulk)  # distances that are all the same have none
+        return np.stack((ess_bulk, np.minimum(*of_tails), r_hat, within / halves.shape[1]))
 
 
-def _quantiles(ordered: Vector) -> Vector:
-    """Return the quantiles that tail ESS speaks of, as NumPy interpolates them, of numbers in order."""
-    place = np.array(TAILS) * (ordered.size - 1)
+def _taken(values: Any, order: NDArray[np.intp]) -> Any:
+    """Return the values of each line in an order."""
+    return values.ravel()[order + values.shape[1] * np.arange(values.shape[0])[:, None]]
+
+
+def _sorted(flat: Matrix) -> tuple[Matrix, NDArray[np.intp]]:
+    """Return the numbers of each line in order, and where they were.
+
+    Integers sort faster alone than numbers sort with their places. So the last bits of each number, as an integer of
+    the same order, make room for its place; where that was a bit too many, numbers are sorted as they are.
+    """
+    bits = int(flat.shape[1] - 1).bit_length()
+    if bits <= MOST_BITS:
+        key = flat.view(np.int64)
+        key = key ^ ((key >> 63) & np.int64(2**63 - 1))  # integers in the order of the numbers, also of negative ones
+        key &= ~np.int64(2**bits - 1)
+        key |= np.arange(flat.shape[1])
+        key.sort(axis=1)
+        key &= np.int64(2**bits - 1)
+        ordered = _taken(flat, key)
+        if np.all(ordered[:, 1:] >= ordered[:, :-1]):
+            return ordered, key
+    order = np.argsort(flat, axis=1)
+    return _taken(flat, order), order
+
+
+def _quantiles(ordered: Matrix) -> Matrix:
+    """Return the quantiles that tail ESS speaks of, two lines, as NumPy interpolates them, of lines in order."""
+    place = np.array(TAILS) * (ordered.shape[1] - 1)
     below = np.floor(place).astype(np.intp)
-    above, share = np.minimum(below + 1, ordered.size - 1), place - below
-    step = (
-        ordered[above] - ordered[below]
-    )  # from the nearer end, as NumPy does: rounding decides between neighbours
-    return np.where(share < 0.5, ordered[below] + share * step, ordered[above] - (1.0 - share) * step)
+    above, share = np.minimum(below + 1, ordered.shape[1] - 1), place - below
+    step = ordered[:, above] - ordered[:, below]
+    # From the nearer end, as NumPy does: rounding decides between neighbours.
+    return np.where(share < 0.5, ordered[:, below] + share * step, ordered[:, above] - (1.0 - share) * step).T
 
 
 def _normal_scores(size: int) -> Vector:
@@ -147,76 +192,100 @@ def _normal_scores(size: int) -> Vector:
     return np.asarray(ndtri((ranks - 0.375) / (size + 0.25)))
 
 
-def _scored(ordered: Vector, order: NDArray[np.intp], scores: Vector) -> Vector:
-    """Return the normal scores of numbers, given in order and with their places; equal numbers share their rank."""
-    out = np.empty(ordered.size)
-    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+def _scored(ordered: Matrix, order: NDArray[np.intp], scores: Vector) -> Matrix:
+    """Return the normal scores of lines of numbers, given in order and with their places; equals share their rank."""
+    lines, size = ordered.shape
+    out = np.empty((lines, size))
+    places = order + size * np.arange(lines)[:, None]
+    begins = np.ones((lines, size), dtype=np.bool_)
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=begins[:, 1:])
+    first = np.flatnonzero(begins)
     if first.size == ordered.size:
-        out[order] = scores[::2]
+        out.ravel()[places] = scores[::2]
     else:
         end = np.append(first[1:], ordered.size)
-        out[order] = np.repeat(scores[first + end - 1], end - first)
+        ranks = first + end - 1 - 2 * size * (first // size)
+        out.ravel()[places.ravel()] = np.repeat(scores[ranks], end - first)
     return out
 
 
-def _r_hat(z: Matrix) -> float:
-    length = z.shape[1]
-    between, within = length * z.mean(axis=1).var(ddof=1), z.var(axis=1, ddof=1).mean()
-    return float(np.sqrt((between / within + length - 1.0) / length))
+class _Centred:
+    """Chains of some coefficients less their means, as covariances need them."""
+
+    def __init__(self, x: Cube) -> None:
+        self.coefficients, self.chains, self.length = x.shape
+        means = np.add.reduce(x, axis=2) / self.length
+        self.between = means.var(axis=1, ddof=1)
+        # Zeros between chains: one product for all of them.
+        self.apart = np.empty((self.coefficients, self.chains, self.length + LAGS[-1]))
+        self.apart[:, :, self.length :] = 0.0
+        np.subtract(x, means[:, :, None], out=self.apart[:, :, : self.length])
+        self.lines = self.apart.reshape(self.coefficients, -1)
+        self.variance = self.covariances(0, 1)[:, 0]
+        """Within chains, without Bessel's correction."""
+        self.varies = self.variance > RESOLUTION
+        """Numbers that vary by more differ by more: only the others are looked at closely."""
+        for k in np.flatnonzero(~self.varies):
+            self.varies[k] = not np.ptp(x[k]) < RESOLUTION
+
+    def covariances(self, first: int, last: int) -> Matrix:
+        """Return the autocovariances of each coefficient from one lag up to another, the mean over chains."""
+        size = self.lines.shape[1]
+        sums = [np.vecdot(self.lines[:, : size - lag], self.lines[:, lag:]) for lag in range(first, last)]
+        return np.stack(sums, axis=1) / (self.chains * self.length)
+
+    def all_covariances(self, k: int) -> Vector:
+        """Return the autocovariance of one coefficient at every lag, the mean over chains."""
+        from scipy.fft import irfft, next_fast_len, rfft
+
+        size = next_fast_len(2 * self.length, real=True)
+        power = np.zeros(size // 2 + 1)
+        step = max(1, TOGETHER // self.length)
+        for first in range(0, self.chains, step):
+            waves = rfft(self.apart[k, first : first + step, : self.length], n=size, axis=1)
+            power += np.sum(waves.real**2 + waves.imag**2, axis=0)
+        return np.asarray(irfft(power, n=size)[: self.length] / (self.chains * self.length))
 
 
-def _ess(x: Matrix) -> tuple[float, float]:
-    """Return the effective sample size of chains of equal length, and what it would be if they all agreed."""
-    length = x.shape[1]
-    means = np.add.reduce(x, axis=1) / length
-    centred, between = x - means[:, None], float(means.var(ddof=1))
-    covariance = _first_covariances(centred) if length > 4 * LAGS else _all_covariances(centred)
-    # Numbers that vary by more than this differ by more: only otherwise arviz-stats' own rule is needed.
-    if not covariance[0] > RESOLUTION and x.max() - x.min() < RESOLUTION:
-        return float(x.size), float(x.size)
-    time = _autocorrelation_time(covariance, between, length)
-    if np.isnan(time):
-        covariance = _all_covariances(centred)
-        time = _autocorrelation_time(covariance, between, length)
-    alone = _autocorrelation_time(covariance, 0.0, length)  # correlations are smaller then: no more lags are needed
-    least = 1.0 / float(np.log10(x.size))
-    return x.size / max(time, least), x.size / max(alone, least)
+def _r_hat(z: _Centred) -> Vector:
+    length, within = z.length, z.variance * z.length / (z.length - 1.0)
+    return np.asarray(np.sqrt((length * z.between / within + length - 1.0) / length))
 
 
-def _autocorrelation_time(covariance: Vector, between: float, length: int) -> float:
+def _effective(x: _Centred) -> tuple[Vector, Vector]:
+    """Return the effective sample size of each coefficient, and what it would be if its chains all agreed."""
+    size = x.chains * x.length
+    found, least = np.full((2, x.coefficients), float(size)), 1.0 / float(np.log10(size))
+    few = LAGS if x.length > 4 * LAGS[-1] else ()
+    known, left = np.empty((x.coefficients, 0)), np.flatnonzero(x.varies)
+    for lags in (*few, x.length):
+        if lags != x.length and left.size:
+            known = np.concatenate((known, x.covariances(known.shape[1], lags)), axis=1)
+        waiting = []
+        for k in left:
+            covariance = (known[k] if lags != x.length else x.all_covariances(k)).tolist()
+            time = _autocorrelation_time(covariance, float(x.between[k]), x.length)
+            if math.isnan(time):
+                waiting.append(k)
+                continue
+            alone = _autocorrelation_time(covariance, 0.0, x.length)  # correlations are smaller: no more lags needed
+            found[:, k] = size / max(time, least), size / max(alone, least)
+        left = np.array(waiting, dtype=np.intp)
+    return found[0], found[1]
+
+
+def _autocorrelation_time(covariance: list[float], between: float, length: int) -> float:
     """Return the time by Geyer's initial monotone sequence, as arviz-stats does; NaN if more lags are needed."""
-    within = covariance[0] * length / (length - 1.0)
-    correlation = 1.0 - (within - covariance) / (covariance[0] + between)
-    correlation[0] = 1.0
-    pairs = correlation[: covariance.size - covariance.size % 2].reshape(-1, 2).sum(axis=1)
-    falls = np.flatnonzero(~(pairs > 0.0))
-    if not falls.size and covariance.size < length:
-        return float("nan")
-    # The first pair that is not positive, or the last one that arviz-stats would go to.
-    last = min(int(falls[0]) if falls.size else length, max((length - 3) // 2, 0))
-    rest = correlation[2 * last] if correlation[2 * last] > 0.0 or pairs[last] >= 0.0 else 0.0
-    return float(-1.0 + 2.0 * np.minimum.accumulate(pairs[:last]).sum() + rest)
-
-
-def _first_covariances(centred: Matrix) -> Vector:
-    """Return the autocovariances at a few lags, the mean over chains: all that chains which mix well need."""
-    chains, length = centred.shape
-    apart = np.zeros((chains, length + LAGS))  # zeros between chains: one product for all of them
-    apart[:, :length] = centred
-    line = apart.ravel()
-    sums = [np.dot(line[: line.size - lag], line[lag:]) for lag in range(LAGS)]
-    return np.array(sums) / (chains * length)
-
-
-def _all_covariances(centred: Matrix) -> Vector:
-    """Return the autocovariance at every lag, the mean over chains."""
-    from scipy.fft import irfft, next_fast_len, rfft
-
-    chains, length = centred.shape
-    size = next_fast_len(2 * length, real=True)
-    power = np.zeros(size // 2 + 1)
-    step = max(1, TOGETHER // length)
-    for first in range(0, chains, step):
-        waves = rfft(centred[first : first + step], n=size, axis=1)
-        power += np.sum(waves.real**2 + waves.imag**2, axis=0)
-    return np.asarray(irfft(power, n=size)[:length] / (chains * length))
+    within, overall = covariance[0] * length / (length - 1.0), covariance[0] + between
+    if not overall > 0.0:
+        return 0.0
+    last = max((length - 3) // 2, 0)  # the pair that arviz-stats goes to at most
+    total, least = -1.0, math.inf
+    for pair in range(len(covariance) // 2):
+        even = 1.0 - (within - covariance[2 * pair]) / overall if pair else 1.0
+        both = even + 1.0 - (within - covariance[2 * pair + 1]) / overall
+        if pair == last or not both > 0.0:
+            return total + (even if even > 0.0 or both >= 0.0 else 0.0)
+        least = min(least, both)
+        total += 2.0 * least
+    return math.nan

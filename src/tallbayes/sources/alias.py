@@ -115,9 +115,13 @@ def uniform_index(n: int, rng: np.random.Generator) -> Any:
 def draw_row(table: Matrix, rng: np.random.Generator) -> Any:
     """Draw a row; two separate random numbers, so that no bit decides two things."""
     i = uniform_index(table.shape[0], rng)
-    if rng.random() < table[i, 0]:
-        return i
-    return np.int64(table[i, 1])
+    return row_or_other(table, i, rng.random())
+
+
+@compiled
+def row_or_other(table: Matrix, i: Any, uniform: float) -> Any:
+    """Return row i, which was chosen uniformly, or the one taken otherwise."""
+    return i if uniform < table[i, 0] else np.int64(table[i, 1])
 
 
 @compiled

@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_within
+from tallbayes.sources.prefetch import prefetch_at
 
 ADDRESS, ROW_STRIDE, COLUMN_STRIDE, KIND, COLUMNS = range(5)
 """Entries of a description; strides are in bytes."""
@@ -66,6 +67,10 @@ read_int64 = _reader(types.int64, ir.IntType(64), "sitofp", ctypes.c_int64)
 def load_row(design: NDArray[np.int64], i: int, row: NDArray[np.float64]) -> None:
     """Put row i of a described design into row, as float64."""
     at, step, kind = design[0] + i * design[1], design[2], design[3]
+    if kind == FLOAT64 and step == 8:  # what most designs are: a copy
+        for j in range(row.size):
+            row[j] = read_float64(at + 8 * j)
+        return
     for j in range(row.size):
         if kind == FLOAT64:
             row[j] = read_float64(at)
@@ -80,6 +85,23 @@ def load_row(design: NDArray[np.int64], i: int, row: NDArray[np.float64]) -> Non
         else:
             row[j] = read_int64(at)
         at += step
+
+
+CACHE_LINE = 64
+"""Bytes that are fetched at a time."""
+
+
+@compiled
+def prefetch_row(design: NDArray[np.int64], i: int) -> None:
+    """Ask for row i of a described design, which is read soon."""
+    first, step = design[0] + i * design[1], design[2]
+    if abs(step) >= CACHE_LINE:
+        for j in range(design[4]):
+            prefetch_at(first + j * step)
+    else:
+        for at in range(first, first + design[4] * step, CACHE_LINE):
+            prefetch_at(at)
+        prefetch_at(first + (design[4] - 1) * step)  # a row need not begin where a line does
 
 
 TOGETHER = 256

@@ -14,6 +14,15 @@ READ, KEEP, DATA = 0, 3, 1
 """What LLVM's prefetch is told: the line will be read, is worth keeping, and holds data."""
 
 
+def _ask_for(builder: Any, address: Any) -> None:
+    """Put a prefetch of the cache line at an address into the code."""
+    flag = ir.IntType(32)
+    pointer = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+    builder.call(function, [pointer, flag(READ), flag(KEEP), flag(DATA)])
+
+
 @intrinsic
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     """Fetch the cache line in which ``array[index]`` begins; in compiled code only, where it changes no result."""
@@ -21,19 +30,26 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
         stride = cgutils.unpack_tuple(builder, view.strides)[0]
-        word, flag = ir.IntType(64), ir.IntType(32)
-        address = builder.add(builder.ptrtoint(view.data, word), builder.mul(arguments[1], stride))
-        pointer = builder.inttoptr(address, ir.IntType(8).as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
-        builder.call(function, [pointer, flag(READ), flag(KEEP), flag(DATA)])
+        _ask_for(builder, builder.add(builder.ptrtoint(view.data, ir.IntType(64)), builder.mul(arguments[1], stride)))
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
 
 
-def _nothing(array: Any, index: Any) -> None:
+@intrinsic
+def _prefetch_at(typing_context: Any, address: Any) -> Any:
+    """Fetch the cache line at an address, an integer."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _ask_for(builder, arguments[0])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+def _nothing(array: Any, index: Any = 0) -> None:
     """Do nothing: it would change no result."""
 
 
 prefetch = _nothing if config.DISABLE_JIT else _prefetch
+prefetch_at = _nothing if config.DISABLE_JIT else _prefetch_at
