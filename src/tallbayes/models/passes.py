@@ -59,7 +59,7 @@ def slopes(block: Block, rows: Any, predictors: Predictors, theta: Vector) -> Ve
 def slopes_and_diagonal(block: Block, rows: Any, predictors: Linear, theta: Vector) -> tuple[Vector, Vector]:
     """Return the gradient, and the diagonal of the Hessian."""
     jets = weighted(rows.jets(block.responses, predictors.at(block, theta), 2, first=1), block.weight)
-    return predictors.gradient(block, jets[:1]), jets[1] @ (block.X * block.X)
+    return predictors.gradient(block, jets[:1]), np.dot(jets[1], block.X * block.X)
 
 
 def derivatives(
@@ -108,7 +108,7 @@ def third_along_columns(
     """Return the third derivative along some coefficients, and in how many rows each of them appears."""
     third = weighted(rows.jets(block.responses, predictors.at(block, theta), 3, first=3), block.weight)[0]
     x = block.X[:, columns]
-    return third @ x**3, np.count_nonzero(x, axis=0).astype(np.float64)
+    return np.dot(third, x**3), np.count_nonzero(x, axis=0).astype(np.float64)
 
 
 class Ball(NamedTuple):
@@ -198,7 +198,7 @@ def sum_bounds(
 def sums_of(bounds: RowBounds) -> tuple[float, float, float]:
     """Return the sum of bounds, and what rises and falls use of it."""
     psi, shares = bounds
-    used = psi @ shares if shares.shape[0] > 1 else np.sum(psi) * shares[0]
+    used = np.dot(psi, shares) if shares.shape[0] > 1 else np.sum(psi) * shares[0]
     return float(np.sum(psi)), float(used[0]), float(used[1])
 
 

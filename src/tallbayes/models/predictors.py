@@ -104,18 +104,18 @@ class Linear(Predictors):
 
     def at(self, block: Block, theta: Vector) -> Matrix:
         """Return x_i . theta + offset_i."""
-        return np.asarray((block.X @ theta + block.offset)[None])
+        return np.asarray((np.dot(block.X, theta) + block.offset)[None])
 
     def at_many(self, block: Block, thetas: Matrix) -> NDArray[np.float64]:
         """Return x_i . theta + offset_i at each point, by one product of matrices."""
-        out = block.X @ thetas.T
+        out = np.dot(block.X, thetas.T)
         if block.offset.size > 1 or block.offset[0] != 0.0:
             out += block.offset[:, None]
         return np.asarray(out.T[None])  # the draws of a row are beside each other in memory
 
     def moves(self, block: Block, change: Vector) -> Matrix:
         """Return x_i . change."""
-        return np.asarray((block.X @ change)[None])
+        return np.asarray(np.dot(block.X, change)[None])
 
     def norms(self, block: Block, inverse_root: Matrix, sums: Matrix | None = None) -> Matrix:
         """Return a_i = |L^-1 x_i|."""
@@ -124,7 +124,7 @@ class Linear(Predictors):
 
     def gradient(self, block: Block, slopes: Matrix) -> Vector:
         """Return the slopes' sum of rows."""
-        return np.asarray(slopes[0] @ block.X)
+        return np.asarray(np.dot(slopes[0], block.X))
 
     def hessian(self, block: Block, curvatures: Matrix, inverse_root: Matrix | None = None) -> Matrix:
         """Return X' C X, or that of the whitened rows."""
@@ -197,7 +197,7 @@ class Several(Predictors):
         for (column, count), some in self._by_columns.items():
             coefficients = np.stack([line.sign * _coefficients(change, line) for _, line in some])
             if count:
-                out[[j for j, _ in some]] = coefficients @ block.X[:, column : column + count].T
+                out[[j for j, _ in some]] = np.dot(coefficients, block.X[:, column : column + count].T)
         for j, line in enumerate(self.lines):
             if line.own >= 0:
                 number = self._own(line, block)
@@ -215,7 +215,7 @@ class Several(Predictors):
                 matrix = sum(factor[j] * line.sign * _columns(inverse_root, line) for j, line in some)
                 upper = _upper(matrix)
                 line = some[0][1]
-                out[k] = row_lengths(block.X[:, line.column : line.column + line.count] @ upper.T)
+                out[k] = row_lengths(np.dot(block.X[:, line.column : line.column + line.count], upper.T))
             else:
                 white = sum(factor[j] * self._whitened(block, inverse_root, line) for j, line in some)
                 out[k] = row_lengths(np.ascontiguousarray(white))
@@ -228,7 +228,7 @@ class Several(Predictors):
             here = slope * self._present(line, block)
             if line.count:
                 x = block.X[:, line.column : line.column + line.count]
-                out[line.parameter : line.parameter + line.count] += line.sign * (here @ x)
+                out[line.parameter : line.parameter + line.count] += line.sign * np.dot(here, x)
             self._add_own(out, line, block, here)
         return out
 
@@ -329,7 +329,7 @@ class Several(Predictors):
         y = block.X[:, other.column : other.column + other.count]
         if one.count and other.count:
             same = (one.column, one.count) == (other.column, other.count)
-            product = weighted_gram(x, weight) if same else (x * weight[:, None]).T @ y
+            product = weighted_gram(x, weight) if same else np.dot((x * weight[:, None]).T, y)
             out[rows, columns] = one.sign * other.sign * product
         for line, z, theirs, turned in ((one, y, columns, False), (other, x, rows, True)):
             if line.own < 0 or not z.shape[1]:
@@ -338,9 +338,9 @@ class Several(Predictors):
             for at in np.unique(number[number >= 0]):
                 here = weight if number.size == 1 else np.where(number == at, weight, 0.0)
                 if turned:
-                    out[theirs, at] += sign * (here @ z)
+                    out[theirs, at] += sign * np.dot(here, z)
                 else:
-                    out[at, theirs] += sign * (here @ z)
+                    out[at, theirs] += sign * np.dot(here, z)
         if one.own >= 0 and other.own >= 0:
             both = [np.broadcast_to(self._own(line, block), block.count) for line in (one, other)]
             some = (both[0] >= 0) & (both[1] >= 0)
@@ -352,7 +352,7 @@ class Several(Predictors):
         white = np.zeros((1, self.d))
         if line.count:
             x = block.X[:, line.column : line.column + line.count]
-            white = line.sign * (x @ _columns(inverse_root, line).T)
+            white = line.sign * np.dot(x, _columns(inverse_root, line).T)
         if line.own >= 0:
             number = self._own(line, block)
             white = np.where((number >= 0)[:, None], white + inverse_root.T[np.maximum(number, 0)], 0.0)
@@ -398,7 +398,7 @@ class _Frame:
             return np.ascontiguousarray(predictors._whitened(block, self.matrix, line))
         if not line.count:
             return np.ones((block.count, 1))
-        return np.asarray(block.X[:, line.column : line.column + line.count] @ self.matrix.T)
+        return np.dot(block.X[:, line.column : line.column + line.count], self.matrix.T)
 
 
 def predictors_of(lines: tuple[Line, ...], d: int) -> Predictors:

@@ -2,6 +2,9 @@
 
 BLAS has one thread here and blocks are fixed, so that results are the same in every run. Of symmetric and triangular
 products little more than half is computed.
+
+Passes call `np.dot` rather than the operator ``@``, which keeps the lock of the interpreter for some shapes (NumPy 2.4:
+vector times matrix, and products of few columns): other threads would wait.
 """
 
 import numpy as np
@@ -37,11 +40,11 @@ def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
     for first in range(0, n, tile):
         last = min(first + tile, n)
         scaled = np.multiply(rows[first:last], root[first:last, None], out=room[: last - first])
-        total += scaled.T @ scaled
+        total += np.dot(scaled.T, scaled)
     negative = np.flatnonzero(weight < 0.0)
     if negative.size:
         away = rows[negative] * root[negative, None]
-        total -= 2.0 * (away.T @ away)
+        total -= 2.0 * np.dot(away.T, away)
     return total
 
 
@@ -64,7 +67,7 @@ def weighted_triples(rows: Matrix, weight: Vector) -> Vector:
         w = weight[first : first + count]
         for b in range(d):
             np.multiply(x[b:], w * x[b], out=products[b:])
-            packed[at[b]] += products[b:] @ x[: b + 1].T
+            packed[at[b]] += np.dot(products[b:], x[: b + 1].T)
     return packed
 
 
@@ -103,7 +106,7 @@ def mixed_moments(a: Matrix, b: Matrix, c: Matrix, weight: Vector) -> NDArray[np
     out = np.empty([part.shape[1] for part in parts])
     view = np.moveaxis(out, narrow, 0)
     for k in range(parts[narrow].shape[1]):
-        view[k] = (parts[one] * (weight * parts[narrow][:, k])[:, None]).T @ parts[other]
+        view[k] = np.dot((parts[one] * (weight * parts[narrow][:, k])[:, None]).T, parts[other])
     return out
 
 

@@ -94,6 +94,8 @@ class ArraySource(Source):
 
     def subsample(self, size: int) -> "ArraySource":
         """Return a source of about ``size`` rows, spread over all; takes no pass."""
+        if size >= self.n:
+            return self
         return ArraySource.of_block(take(self.whole, self.sampled(size)), self.names)
 
     def supply(self, drawing: Drawing | None, *, threads: int | None = None) -> Any:
