@@ -699,7 +699,7 @@ def directly(prepared: Any) -> Any:
 
 def asking(prepared: Any) -> Any:
     """Return the same kernel, which asks the driver for all rows, though they are at hand."""
-    sketched = prepared.target.sketch.facts.size > 0
+    sketched = prepared.target.sketch.steps.size > 0
     return dataclasses.replace(
         prepared, run_chunk=chunks(prepared.model, prepared.move, sketch=sketched, at_hand=False)
     )

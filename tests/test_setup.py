@@ -136,12 +136,13 @@ def test_a_wider_ball_takes_one_pass_for_its_bounds():
     wide = tb.kernels.ScalableMH(order=3, bound=tb.bounds.Local(7.0), sketch=True).prepare(model)
     assert model.source.passes == before + 1
     assert wide.target.bound.radius == 7.0
-    # The sketch is not made anew, but has the shares of the new bounds.
+    # The sketch is not made anew, and rows have the shares of the new bounds.
     anew = logistic()
     fresh = tb.kernels.ScalableMH(order=3, bound=tb.bounds.Local(7.0), sketch=True).prepare(anew)
-    np.testing.assert_array_equal(wide.target.sketch.facts, fresh.target.sketch.facts)
+    np.testing.assert_array_equal(wide.target.sketch.steps, fresh.target.sketch.steps)
     np.testing.assert_array_equal(wide.target.sketch.codes, fresh.target.sketch.codes)
     np.testing.assert_array_equal(wide.target.rows.psi, fresh.target.rows.psi)
+    np.testing.assert_array_equal(wide.target.rows.shares, fresh.target.rows.shares)
 
 
 # -- saved --

@@ -101,7 +101,7 @@ def run_chunk(
     noise, values, distances = ahead
     out_z, out_accepted, out_rows, out_full = draws
     keep, _, _, _, walk_every, _, trials, _, _ = move
-    now, d, sketched = numbers[0], z.size, sketch.facts.size > 0
+    now, d, sketched = numbers[0], z.size, sketch.steps.size > 0
     evaluated = core_rows * trials
     done = 0
     while done < out_accepted.size and (now.work < budget or now.stage == WAITING):

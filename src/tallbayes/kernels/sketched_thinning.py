@@ -11,7 +11,6 @@ from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, kind_of, 
 from tallbayes.kernels.types import TRIALS
 from tallbayes.setup.bounds import event_factors, shift
 from tallbayes.setup.sketch import (
-    STEP_FACT,
     one_sided_ratio,
     sketch_error,
     sketch_product,
@@ -29,8 +28,9 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     last event, or beyond the step if no event was left, is a fresh exponential.
     """
     whitening, bound, rows, likelihood, _, sketch = target
-    codes, facts = sketch
-    table = rows.table
+    codes, steps = sketch
+    table, shares = rows.table, rows.shares
+    last = shares.shape[0] - 1
     z, proposed, numbers, _, room, _ = state
     now, order, d, width = numbers[0], bound.order, z.size, codes.shape[1]
     before, after, between = event_factors(bound, whitening, z, now.distance, proposed, now.proposed_distance)
@@ -64,17 +64,18 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
         # Each loop asks for what the next one reads, and none has a branch that waits for memory.
         for b in range(count):
             batch[b] = row_or_other(table, batch[b], chances[b])
-            prefetch(facts, batch[b])
+            prefetch(shares, min(batch[b], last))
         left = 0
         for b in range(count):
-            share = share_of(facts, kinds[b], batch[b])
+            share = share_of(shares, kinds[b], batch[b])
             batch[left], kinds[left], uniforms[left], chances[left] = batch[b], kinds[b], uniforms[b], share
             left += uniforms[b] < share
         for b in range(left):
             prefetch(codes, batch[b])
+            prefetch(steps, batch[b])
         for b in range(left):
             i = batch[b]
-            step = np.float64(facts[i, STEP_FACT])
+            step = np.float64(steps[i])
             if kinds[b] == RISE:
                 ratio = one_sided_ratio(step, sketch_product(codes, i, points[1]), errors[1], order) / after
             elif kinds[b] == FALL:
@@ -93,7 +94,7 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
                 ready = True
             i, kind = batch[b], kinds[b]
             factor = after if kind == RISE else before if kind == FALL else between
-            share = share_of(facts, kind, i)
+            share = share_of(shares, kind, i)
             if try_row(rows, likelihood, numbers, room, order, i, kind, factor, share, uniforms[b]):
                 if count < BATCH:
                     now.clock -= now.pending  # it was seen to outlast the step: only what is beyond is fresh

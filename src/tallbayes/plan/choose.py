@@ -1,6 +1,7 @@
 """Choose a kernel, set it up, and rehearse it: everything that happens before the first draw."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -10,16 +11,18 @@ from tallbayes.kernels import Kernel, costs
 from tallbayes.kernels.base import Behaviour, Prepared
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.mixing import FEWEST, effective_draws
-from tallbayes.kernels.state import empty_draws
+from tallbayes.kernels.state import Draws, empty_draws
 from tallbayes.models.base import Model
 from tallbayes.plan.forecast import Forecast, forecast
 from tallbayes.setup.setup import setup_of
 from tallbayes.sources.base import RANDOM_ACCESS
 from tallbayes.sources.supply import REHEARSED, SLOTS, Stream, slots_for
-from tallbayes.sources.threads import one_blas_thread
+from tallbayes.sources.threads import available_threads, one_blas_thread
 
-REHEARSAL_STEPS, SKETCHED_STEPS = 1500, 6000
+REHEARSAL_STEPS, SKETCHED_STEPS = 1500, 3000
 """Steps of a rehearsal; more with a sketch, where few of many events read a row, and each costs little."""
+REHEARSED_CHAINS = 2
+"""Chains that make them, side by side, where rows are in memory."""
 REHEARSAL_ROWS = 20_000
 """Rows that a rehearsal may evaluate; more if that is only a few hundred steps of a small model."""
 BURN_IN = 0.2
@@ -194,30 +197,44 @@ def _can_be_rehearsed(forecast: Forecast, model: Model) -> bool:
 
 
 def rehearse(prepared: Prepared) -> Rehearsal:
-    """Run a prepared kernel for a moment, always on the same random stream, and report what it did."""
+    """Run a prepared kernel for a moment, always on the same random streams, and report what it did."""
     from scipy.special import chdtrc
 
     n, d = prepared.model.n, prepared.model.d
-    driver = Driver(prepared, np.random.Generator(np.random.SFC64(np.random.SeedSequence(20190))))
     sketched = prepared.plan.get("sketch", False)  # then most rows are not read, and cost little
     budget = max(REHEARSAL_ROWS * (10 if sketched else 1), min(1000 * n, 1_000_000))
-    out = empty_draws(SKETCHED_STEPS if sketched else REHEARSAL_STEPS, d)
-    steps = max(driver.advance(out, budget), 1)
-    first = int(BURN_IN * steps)
-    rows = out.rows_touched[first:steps]
+    chains = REHEARSED_CHAINS if RANDOM_ACCESS in prepared.model.source.offers else 1
+    length = (SKETCHED_STEPS if sketched else REHEARSAL_STEPS) // chains
+
+    def run(chain: int) -> tuple[Draws, int, float]:
+        driver = Driver(prepared, np.random.Generator(np.random.SFC64(np.random.SeedSequence([20190, chain]))))
+        out = empty_draws(length, d)
+        made = max(driver.advance(out, budget // chains), 1)
+        return out, made, driver.state.exposure
+
+    with ThreadPoolExecutor(
+        min(chains, available_threads())
+    ) as threads:  # not those of passes, which steps may need
+        ran = list(threads.map(run, range(chains)))
+    made = min(steps for _, steps, _ in ran)
+    first = int(BURN_IN * made)
+    z, accepted, rows, full = (
+        np.stack([getattr(out, name)[first:made] for out, _, _ in ran]) for name in Draws._fields
+    )
     # Few events say little about their mean; the expected numbers of all steps say it exactly.
     few = rows.sum() < 1000
-    spread = np.sqrt(np.mean(out.z[first:steps, prepared.free :] ** 2)) if d > prepared.free else 1.0
+    spread = np.sqrt(np.mean(z[:, :, prepared.free :] ** 2)) if d > prepared.free else 1.0
     radius = prepared.plan.get("radius", np.inf)
     bounded = d - prepared.free  # coordinates that the ball is about
     outside = float(chdtrc(bounded, (radius / max(spread, 1.0)) ** 2)) if np.isfinite(radius) and bounded else 0.0
-    seen = float(np.mean(out.full_pass[first:steps]))
-    kept = out.z[None, first:steps]
-    efficiency = float(np.min(effective_draws(kept))) / kept.shape[1] if kept.shape[1] >= FEWEST else 1.0
+    kept = z.shape[0] * z.shape[1]
+    efficiency = float(np.min(effective_draws(z))) / kept if z.shape[1] >= FEWEST else 1.0
     return Rehearsal(
-        steps,
-        float(np.mean(out.accepted[first:steps])),
-        driver.state.exposure / steps if few else float(np.mean(rows)),
-        1e6 * max(seen, outside),
+        sum(steps for _, steps, _ in ran),
+        float(np.mean(accepted)),
+        sum(exposure for _, _, exposure in ran) / sum(steps for _, steps, _ in ran)
+        if few
+        else float(np.mean(rows)),
+        1e6 * max(float(np.mean(full)), outside),
         max(min(efficiency, 1.0), 1e-6),
     )

@@ -14,6 +14,7 @@ from tallbayes.setup.metric import Metric
 from tallbayes.setup.setup import setup_of
 from tallbayes.sources.base import RANDOM_ACCESS, Block
 from tallbayes.sources.supply import most_slots
+from tallbayes.sources.threads import available_threads, pool
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -70,15 +71,19 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
     block = part.source.whole.converted()  # type: ignore[attr-defined]
     rng = np.random.default_rng(0)
     here, there = rng.standard_normal((PAIRS, d)), rng.standard_normal((PAIRS, d))
-    found = []
-    for order in model.orders:
+
+    def of_order(order: int) -> list[Forecast]:
         # At order 1 the proposal is a walk.
         goal = there if order > 1 else here + there
         few = here[:FEW_PAIRS], goal[:FEW_PAIRS]
         product, ratio = _acceptances(part, block, metric, n / part.n, order, *few)
-        found.append(_thinning(model, part, metric, order, product, here, goal, draws))
-        if not thinning_only:
-            found.extend(_on_all_rows(n, d, order, ratio, costs.reading(model.source)))
+        thinning = _thinning(model, part, metric, order, product, here, goal, draws)
+        others = [] if thinning_only else _on_all_rows(n, d, order, ratio, costs.reading(model.source))
+        return [thinning, *others]
+
+    workers = min(len(model.orders), available_threads())
+    each = pool(workers).map(of_order, model.orders) if workers > 1 else map(of_order, model.orders)
+    found = [forecast for forecasts in each for forecast in forecasts]
     if not thinning_only:
         # A walk that is accepted a quarter of the time has about one effective draw in 4 d.
         walk = 4.0 * d * (n * costs.full_row(d) + costs.reading(model.source))

@@ -162,7 +162,9 @@ def _sorted(flat: Matrix) -> tuple[Matrix, NDArray[np.intp]]:
     bits = int(flat.shape[1] - 1).bit_length()
     if bits <= MOST_BITS:
         key = flat.view(np.int64)
-        key = key ^ ((key >> 63) & np.int64(2**63 - 1))  # integers in the order of the numbers, also of negative ones
+        key = key ^ (
+            (key >> 63) & np.int64(2**63 - 1)
+        )  # integers in the order of the numbers, also of negative ones
         key &= ~np.int64(2**bits - 1)
         key |= np.arange(flat.shape[1])
         key.sort(axis=1)
@@ -263,12 +265,14 @@ def _effective(x: _Centred) -> tuple[Vector, Vector]:
             known = np.concatenate((known, x.covariances(known.shape[1], lags)), axis=1)
         waiting = []
         for k in left:
-            covariance = (known[k] if lags != x.length else x.all_covariances(k)).tolist()
+            covariance = (known[k] if lags != x.length else x.all_covariances(int(k))).tolist()
             time = _autocorrelation_time(covariance, float(x.between[k]), x.length)
             if math.isnan(time):
                 waiting.append(k)
                 continue
-            alone = _autocorrelation_time(covariance, 0.0, x.length)  # correlations are smaller: no more lags needed
+            alone = _autocorrelation_time(
+                covariance, 0.0, x.length
+            )  # correlations are smaller: no more lags needed
             found[:, k] = size / max(time, least), size / max(alone, least)
         left = np.array(waiting, dtype=np.intp)
     return found[0], found[1]

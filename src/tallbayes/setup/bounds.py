@@ -294,8 +294,7 @@ def _sum_and_sketch(
     _, predictors, ball, _ = arguments
     white = predictors.whitened(block, ball.inverse_root)
     sums = passes.sum_bounds(block, part, (*arguments, white), tables)
-    rows = slice(block.first, block.first + block.count)
-    fill_sketch(sketch, rows, white, tables.shares if tables.shares.shape[0] == 1 else tables.shares[rows])
+    fill_sketch(sketch, block, white)
     return sums
 
 

@@ -30,7 +30,7 @@ from tallbayes.sources.supply import Drawing, Stream
 
 Vector = NDArray[np.float64]
 
-FORMAT = 3
+FORMAT = 4
 """Of saved set-ups."""
 UNREADABLE = (ValueError, KeyError, EOFError, TypeError, BadZipFile)
 """What reading a file that is no set-up, or half of one, may raise."""
@@ -168,20 +168,15 @@ class Setup:
         return self._supplies[key]
 
     def sketch(self, kind: Global | Local, order: int, *, core: bool = False) -> Sketch:
-        """Return the sketch of all rows, with the shares of a set of bounds."""
+        """Return the sketch of all rows; bounds that were not found before are found in the same pass."""
         model, key = self.model, (kind, order, core)
         if self._sketch is None and key not in self._bounds and isinstance(kind, Local):
             sketch = empty_sketch(model.n, model.d)
             self._compute(key, sketch)
             self._sketch = sketch
-        shares = self.bounds(kind, order, core=core).drawing.shares
         if self._sketch is None:
             with self.counting():
-                self._sketch = draw_sketch(model, self.metric, shares, threads=self.threads)
-        elif not np.array_equal(self._sketch.facts[: shares.shape[0], :2], shares):
-            facts = self._sketch.facts.copy()
-            facts[:, :2] = shares
-            self._sketch = self._sketch._replace(facts=facts)
+                self._sketch = draw_sketch(model, self.metric, threads=self.threads)
         return self._sketch
 
     @cached_property
@@ -299,7 +294,7 @@ class Setup:
         if parts["sketch"]:
             codes = aligned_codes(self.model.n, self.model.d)
             codes[:] = parts["sketch"]["codes"]
-            self._sketch = Sketch(codes, parts["sketch"]["facts"])
+            self._sketch = Sketch(codes, parts["sketch"]["steps"])
 
 
 def setup_of(model: Model, *, threads: int | None = None) -> Setup:

@@ -31,8 +31,6 @@ Matrix = NDArray[np.float64]
 LEVELS = 127.0
 LINE, CACHE_LINE = 16, 64
 """Rows are padded to a multiple of this many bytes; lines of a cache have so many."""
-STEP_FACT = 2
-"""Column of `Sketch.facts` with the step."""
 SLACK = 1.0 + 1e-6
 """Covers the rounding of step and psi, and of the few double-precision operations of the ratio."""
 
@@ -41,16 +39,16 @@ class Sketch(NamedTuple):
     """Rounded whitened rows; empty if there is no sketch."""
 
     codes: NDArray[np.int8]
-    facts: NDArray[np.float32]
-    """What else a trial needs of a row, side by side: its two shares, and s_i / a_i, rounded up (0 if x_i = 0)."""
+    steps: NDArray[np.float32]
+    """s_i / a_i of each row, rounded up; 0 if x_i = 0."""
 
 
 def no_sketch() -> Sketch:
     """Return the sketch of a kernel that does without."""
-    return Sketch(np.zeros((0, 0), dtype=np.int8), np.zeros((0, 4), dtype=np.float32))
+    return Sketch(np.zeros((0, 0), dtype=np.int8), np.zeros(0, dtype=np.float32))
 
 
-def draw_sketch(model: Model, metric: Metric, shares: NDArray[np.float32], *, threads: int | None = None) -> Sketch:
+def draw_sketch(model: Model, metric: Metric, *, threads: int | None = None) -> Sketch:
     """Return the sketch of all rows, in one pass.
 
     Parameters
@@ -59,24 +57,22 @@ def draw_sketch(model: Model, metric: Metric, shares: NDArray[np.float32], *, th
         The model.
     metric : Metric
         Coordinates of the sketch.
-    shares : ndarray
-        Shares of the rows' bounds, a line for each row or one for all.
     threads : int or None
         Threads for the pass.
 
     Returns
     -------
     Sketch
-        d bytes (padded) and four single-precision numbers for each row.
+        d bytes (padded) and a single-precision number for each row.
     """
     sketch = empty_sketch(model.n, model.d)
-    model.source.reduce(_fill, model.predictors, metric.inverse_root, sketch, shares, threads=threads)
+    model.source.reduce(_fill, model.predictors, metric.inverse_root, sketch, threads=threads)
     return sketch
 
 
 def empty_sketch(n: int, d: int) -> Sketch:
     """Return room for the sketch of n rows."""
-    return Sketch(aligned_codes(n, d), np.zeros((n, 4), dtype=np.float32))
+    return Sketch(aligned_codes(n, d), np.zeros(n, dtype=np.float32))
 
 
 def aligned_codes(n: int, d: int) -> NDArray[np.int8]:
@@ -89,25 +85,21 @@ def aligned_codes(n: int, d: int) -> NDArray[np.int8]:
 
 def sketch_bytes(n: int, d: int) -> int:
     """Return the memory that a sketch takes."""
-    return n * (-(-d // LINE) * LINE + 16)
+    return n * (-(-d // LINE) * LINE + 4)
 
 
-def _fill(
-    block: Block, predictors: Linear, inverse_root: Matrix, sketch: Sketch, shares: NDArray[np.float32]
-) -> None:
+def _fill(block: Block, predictors: Linear, inverse_root: Matrix, sketch: Sketch) -> None:
+    fill_sketch(sketch, block, predictors.whitened(block, inverse_root))
+
+
+def fill_sketch(sketch: Sketch, block: Block, white: Matrix) -> None:
+    """Put the codes and steps of a block's rows, which are given whitened, into their places."""
     rows = slice(block.first, block.first + block.count)
-    here = shares if shares.shape[0] == 1 else shares[rows]
-    fill_sketch(sketch, rows, predictors.whitened(block, inverse_root), here)
-
-
-def fill_sketch(sketch: Sketch, rows: slice, white: Matrix, shares: NDArray[np.float32]) -> None:
-    """Put the codes, steps and shares of some rows, which are given whitened, into their places."""
-    sketch.facts[rows, :2] = shares
-    _round(white, sketch.codes[rows], sketch.facts[rows])
+    _round(white, sketch.codes[rows], sketch.steps[rows])
 
 
 @compiled
-def _round(white: Matrix, codes: NDArray[np.int8], facts: NDArray[np.float32]) -> None:
+def _round(white: Matrix, codes: NDArray[np.int8], steps: NDArray[np.float32]) -> None:
     """Round whitened rows to whole multiples of a step of their own; a row of zeros has none."""
     for r in range(white.shape[0]):
         largest, square = 0.0, 0.0
@@ -116,7 +108,7 @@ def _round(white: Matrix, codes: NDArray[np.int8], facts: NDArray[np.float32]) -
             square += white[r, j] * white[r, j]
         if largest > 0.0:
             per_step = LEVELS / largest
-            facts[r, STEP_FACT] = np.float32(1.0 / (per_step * np.sqrt(square)) * 1.000001)
+            steps[r] = np.float32(1.0 / (per_step * np.sqrt(square)) * 1.000001)
             for j in range(white.shape[1]):
                 codes[r, j] = np.int8(np.rint(white[r, j] * per_step))
 

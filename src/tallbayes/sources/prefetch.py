@@ -30,7 +30,9 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
         stride = cgutils.unpack_tuple(builder, view.strides)[0]
-        _ask_for(builder, builder.add(builder.ptrtoint(view.data, ir.IntType(64)), builder.mul(arguments[1], stride)))
+        _ask_for(
+            builder, builder.add(builder.ptrtoint(view.data, ir.IntType(64)), builder.mul(arguments[1], stride))
+        )
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
