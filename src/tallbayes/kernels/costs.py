@@ -39,7 +39,7 @@ def _far(n: int, d: int) -> bool:
 
 def sketch(n: int, d: int) -> float:
     """Return the cost of drawing the sketch, from rows that are whitened for the bounds: half of it is new memory."""
-    return n * (60.0 + 3.0 * d)
+    return n * (40.0 + 2.0 * d)
 
 
 def full_row(d: int) -> float:

@@ -130,15 +130,15 @@ def _of_some(halves: Cube, x: Cube, scores: Vector) -> Matrix:
         Normal scores of ranks.
     """
     flat = halves.reshape(halves.shape[0], -1)
-    ordered, order = _sorted(flat)
-    bulk = _Centred(_scored(ordered, order, scores).reshape(halves.shape))
+    ordered, places = _sorted(flat)
+    bulk = _Centred(_scored(ordered, places, scores).reshape(halves.shape))
     # Distances from the median: both sides of it are in order already, and a stable sort merges them.
     middle = flat.shape[1] // 2
     folded = np.abs(ordered - 0.5 * (ordered[:, middle - 1] + ordered[:, middle])[:, None])
     folded = np.concatenate((folded[:, middle - 1 :: -1], folded[:, middle:]), axis=1)
-    order = np.concatenate((order[:, middle - 1 :: -1], order[:, middle:]), axis=1)
-    outwards = np.argsort(folded, axis=1, kind="stable")
-    spread = _scored(_taken(folded, outwards), _taken(order, outwards), scores).reshape(halves.shape)
+    places = np.concatenate((places[:, middle - 1 :: -1], places[:, middle:]), axis=1)
+    outwards = _among_all(np.argsort(folded, axis=1, kind="stable"))
+    spread = _scored(folded.ravel()[outwards], places.ravel()[outwards], scores).reshape(halves.shape)
     tails = _quantiles(ordered if halves.size == x.size else np.sort(x.reshape(x.shape[0], -1), axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
         ess_bulk, within = _effective(bulk)
@@ -148,13 +148,14 @@ def _of_some(halves: Cube, x: Cube, scores: Vector) -> Matrix:
         return np.stack((ess_bulk, np.minimum(*of_tails), r_hat, within / halves.shape[1]))
 
 
-def _taken(values: Any, order: NDArray[np.intp]) -> Any:
-    """Return the values of each line in an order."""
-    return values.ravel()[order + values.shape[1] * np.arange(values.shape[0])[:, None]]
+def _among_all(order: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Make of places in each line places among the numbers of all lines, in place."""
+    order += order.shape[1] * np.arange(order.shape[0])[:, None]
+    return order
 
 
 def _sorted(flat: Matrix) -> tuple[Matrix, NDArray[np.intp]]:
-    """Return the numbers of each line in order, and where they were.
+    """Return the numbers of each line in order, and where they were among those of all lines.
 
     Integers sort faster alone than numbers sort with their places. So the last bits of each number, as an integer of
     the same order, make room for its place; where that was a bit too many, numbers are sorted as they are.
@@ -169,11 +170,12 @@ def _sorted(flat: Matrix) -> tuple[Matrix, NDArray[np.intp]]:
         key |= np.arange(flat.shape[1])
         key.sort(axis=1)
         key &= np.int64(2**bits - 1)
-        ordered = _taken(flat, key)
+        places = _among_all(key)
+        ordered = flat.ravel()[places]
         if np.all(ordered[:, 1:] >= ordered[:, :-1]):
-            return ordered, key
-    order = np.argsort(flat, axis=1)
-    return _taken(flat, order), order
+            return ordered, places
+    places = _among_all(np.argsort(flat, axis=1))
+    return flat.ravel()[places], places
 
 
 def _quantiles(ordered: Matrix) -> Matrix:
@@ -194,20 +196,23 @@ def _normal_scores(size: int) -> Vector:
     return np.asarray(ndtri((ranks - 0.375) / (size + 0.25)))
 
 
-def _scored(ordered: Matrix, order: NDArray[np.intp], scores: Vector) -> Matrix:
+def _scored(ordered: Matrix, places: NDArray[np.intp], scores: Vector) -> Vector:
     """Return the normal scores of lines of numbers, given in order and with their places; equals share their rank."""
     lines, size = ordered.shape
-    out = np.empty((lines, size))
-    places = order + size * np.arange(lines)[:, None]
-    begins = np.ones((lines, size), dtype=np.bool_)
-    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=begins[:, 1:])
-    first = np.flatnonzero(begins)
-    if first.size == ordered.size:
-        out.ravel()[places] = scores[::2]
-    else:
-        end = np.append(first[1:], ordered.size)
-        ranks = first + end - 1 - 2 * size * (first // size)
-        out.ravel()[places.ravel()] = np.repeat(scores[ranks], end - first)
+    each = np.empty((lines, size))
+    each[:] = scores[::2]
+    equal = np.zeros((lines, size), dtype=np.bool_)  # to the number before it
+    np.equal(ordered[:, 1:], ordered[:, :-1], out=equal[:, 1:])
+    later = np.flatnonzero(equal)
+    if later.size:
+        # Each group of equals is a first one and later ones, side by side.
+        apart = np.flatnonzero(np.diff(later) > 1)
+        first, last = later[np.append(0, apart + 1)] - 1, later[np.append(apart, later.size - 1)]
+        shared = scores[first + last - 2 * size * (first // size)]
+        each.ravel()[first] = shared
+        each.ravel()[later] = np.repeat(shared, last - first)
+    out = np.empty(lines * size)
+    out[places] = each
     return out
 
 
