@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
@@ -17,6 +19,7 @@ from tallbayes.setup.polynomial import polynomial
 from tallbayes.sources import alias
 from tallbayes.sources.alias import alias_table, draw_row, uniform_index
 from tallbayes.sources.memory import rows_of_columns
+from tallbayes.sources.threads import Shared, pool
 
 ALPHA = 1e-7  # false positives of every single test below; about forty of them
 
@@ -247,3 +250,59 @@ def test_whitened_rows_of_one_thread_do_not_change_those_of_another():
         there = other.submit(times_transposed, rows[1], lower).result()
     np.testing.assert_allclose(here, rows[0] @ lower.T)
     np.testing.assert_allclose(there, rows[1] @ lower.T)
+
+
+# -- work shared between threads --
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+def test_shared_work_is_added_in_the_order_of_its_items(workers):
+    def slow_first(item):
+        time.sleep(0.01 if item % 3 == 0 else 0.0)
+        return [item]
+
+    held = []
+
+    def add(total, more):
+        held.append(more[0])
+        return more if total is None else total + more
+
+    assert Shared(list(range(40)), slow_first, add).total(workers) == list(range(40)) == held
+
+
+def test_few_results_of_shared_work_wait_at_a_time():
+    first_may_end, done = threading.Event(), []
+
+    def function(item):
+        if item == 0:
+            first_may_end.wait(10.0)
+        done.append(item)
+        if len(done) == 3:  # the other thread cannot go on before the first result is there
+            first_may_end.set()
+        return item
+
+    assert Shared(list(range(20)), function, lambda total, more: more).total(2) == 19
+    assert done.index(0) <= 3
+
+
+@pytest.mark.parametrize("bad", [0, 1, 17])
+def test_an_error_in_shared_work_ends_it(bad):
+    done = []
+
+    def function(item):
+        if item == bad:
+            raise ValueError(f"item {item}")
+        time.sleep(0.001)
+        done.append(item)
+
+    with pytest.raises(ValueError, match=f"item {bad}"):
+        Shared(list(range(1000)), function, lambda total, more: None).total(2)
+    assert len(done) < 100
+
+
+def test_threads_that_share_work_may_share_work_in_turn():
+    def inner(item):
+        return Shared(list(range(10)), lambda k: item * k, lambda a, b: b if a is None else a + b).total(2)
+
+    both = [pool(2).submit(inner, k) for k in (1, 2)]
+    assert [f.result(10.0) for f in both] == [45, 90]

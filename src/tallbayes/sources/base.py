@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.sources.memory import writable_view
-from tallbayes.sources.threads import available_threads, give_back_rooms, one_blas_thread, pool
+from tallbayes.sources.threads import Shared, available_threads, give_back_rooms, one_blas_thread, pool
 
 if TYPE_CHECKING:
     from tallbayes.sources.arrays import ArraySource
@@ -124,15 +124,24 @@ class Source(ABC):
         """
         self.passes += 1
         workers = threads or available_threads()
+        with one_blas_thread(), _ONE_PASS if self.watched else nullcontext():
+            if RANDOM_ACCESS in self.offers and self.listener is None:
+                groups = list(self._groups())
+                total = Shared(groups, lambda group: self._sum(part, group, arguments)[1], _plus).total(workers)
+            else:
+                total = self._sum_in_turn(part, arguments, workers)
+        give_back_rooms()
+        return total
+
+    def _sum_in_turn(self, part: Part, arguments: tuple[Any, ...], workers: int) -> Any:
+        """Do so where pieces come one after the other, in this thread, or somebody is told how many rows are done."""
         total: Any = None
         done = 0
-        with one_blas_thread(), _ONE_PASS if self.watched else nullcontext():
-            for rows, result in _in_order(self._groups(), lambda group: self._sum(part, group, arguments), workers):
-                total = result if total is None else added(total, result)
-                done += rows
-                if self.listener is not None:
-                    self.listener(done)
-        give_back_rooms()
+        for rows, result in _in_order(self._groups(), lambda group: self._sum(part, group, arguments), workers):
+            total = _plus(total, result)
+            done += rows
+            if self.listener is not None:
+                self.listener(done)
         return total
 
     def pieces(self) -> Iterator[Any]:
@@ -159,7 +168,7 @@ class Source(ABC):
                 result = part(block, *arguments)
             except InputError as error:
                 raise self.located(error) from None
-            total = result if total is None else added(total, result)
+            total = _plus(total, result)
         return rows, total
 
     @cached_property
@@ -306,6 +315,11 @@ def checksum(block: Block) -> int:
         factors = np.arange(1, 2 * sums.size, 2, dtype=np.uint64) * np.uint64(MULTIPLIER)
         total = (total * MULTIPLIER + int(np.sum(sums * factors)) + 1) & MASK
     return total
+
+
+def _plus(total: Any, more: Any) -> Any:
+    """Return the sum of the results so far, None before the first, and the next."""
+    return more if total is None else added(total, more)
 
 
 def added(total: Any, more: Any) -> Any:

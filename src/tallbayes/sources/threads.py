@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -23,6 +23,71 @@ def available_threads() -> int:
 def pool(workers: int) -> ThreadPoolExecutor:
     """Return threads that are kept: starting them anew for every pass costs more than a small pass."""
     return ThreadPoolExecutor(workers, thread_name_prefix="tallbayes-rows")
+
+
+class Shared:
+    """Work on a list of items, shared between this thread and others, with results added up in the order of the items.
+
+    Each thread takes the next item when it is done with one: handing every item to another thread, and waiting for
+    what it returns, takes longer than a small item does.
+
+    Parameters
+    ----------
+    items : list
+        What there is to do.
+    function : callable
+        Returns the result of an item.
+    add : callable
+        Takes the total so far, or None, and the next result; returns the new total.
+    """
+
+    def __init__(self, items: list[Any], function: Callable[[Any], Any], add: Callable[[Any, Any], Any]) -> None:
+        self._items, self._function, self._add = items, function, add
+        self._taken = self._added = 0
+        self._done: dict[int, Any] = {}
+        self._total: Any = None
+        self._failed = False
+        self._changed = threading.Condition()
+
+    def total(self, workers: int) -> Any:
+        """Do all of it, in so many threads, and return the total."""
+        workers = min(workers, len(self._items))
+        others = [pool(workers).submit(self._work, workers) for _ in range(workers - 1)]
+        try:
+            self._work(workers)
+        finally:
+            # One that has not begun has nothing left to do. It must not be waited for: this thread may be one that it
+            # would have to run in.
+            errors = [other.exception() for other in others if not other.cancel()]
+        for error in errors:
+            if error is not None:
+                raise error
+        return self._total
+
+    def _work(self, workers: int) -> None:
+        try:
+            while (number := self._next(workers)) is not None:
+                result = self._function(self._items[number])
+                with self._changed:
+                    self._done[number] = result
+                    while self._added in self._done:
+                        self._total = self._add(self._total, self._done.pop(self._added))
+                        self._added += 1
+                    self._changed.notify_all()
+        except BaseException:
+            with self._changed:
+                self._failed = True
+                self._changed.notify_all()
+            raise
+
+    def _next(self, workers: int) -> int | None:
+        """Return the number of an item to be done; None if there is none. Few results wait to be added at a time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failed or self._taken - self._added < 2 * workers)
+            if self._failed or self._taken == len(self._items):
+                return None
+            self._taken += 1
+            return self._taken - 1
 
 
 _rooms: dict[int, NDArray[np.float64]] = {}
