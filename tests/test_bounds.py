@@ -539,7 +539,7 @@ def test_trials_of_single_precision_rows_are_those_of_the_same_numbers(case):
 @pytest.mark.parametrize("sketch", [False, True])
 @pytest.mark.parametrize("case", ["single-logistic", "single-poisson", "single-twelve"])
 def test_chains_on_single_precision_rows_are_those_of_the_same_numbers(case, sketch):
-    # Order 1 and steps of a standard deviation: many rows are looked at in each step.
+    # Order 1 and steps of a standard deviation: many rows are evaluated in each step.
     draws = []
     for model in both_precisions(case):
         move = tb.proposals.PreconditionedWalk(1.0)

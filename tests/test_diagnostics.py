@@ -438,7 +438,7 @@ def test_a_late_interrupt_does_not_lose_the_draws(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(diagnostics, "mixing_of", interrupted)
-    with pytest.warns(SlowMixingWarning, match="Interrupted before the draws were looked at"):
+    with pytest.warns(SlowMixingWarning, match="Interrupted before the draws were checked"):
         tree = tb.sample(make_model(), draws=200, chains=2, seed=1, progress=False)
     assert tree["posterior"].sizes["draw"] == 200
 

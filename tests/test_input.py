@@ -290,6 +290,8 @@ def test_normal_prior(data, prior, message):
     ("options", "message"),
     [
         ({"draws": 0}, "draws=0 must be a whole number, 1 or more"),
+        ({"draws": 10**12}, r"draws=1,000,000,000,000 from 4 chains of .* GB, and this machine has"),
+        ({"draws": 10**20}, "and this machine has"),
         ({"draws": 2.5}, r"draws=2\.5 must be a whole number"),
         ({"draws": True}, "draws=True must be a whole number"),
         ({"chains": -1}, "chains=-1 must be a whole number"),

@@ -96,6 +96,30 @@ def test_predicted_memory_is_what_is_used(kernel, draws, n):
     assert 0.7 * peak < predicted < 1.3 * peak
 
 
+@pytest.mark.parametrize("dtype", ["np.int8", "np.float32", "np.int16"])
+def test_predicted_memory_counts_what_is_made_of_other_kinds_of_numbers(dtype):
+    """Blocks in float64; and a copy of the design where its kind is rare."""
+    predicted, peak = run(
+        f"""
+        kernel = tb.kernels.ScalableMH(order=2)
+        rng = np.random.default_rng(1)
+        X, y = rng.integers(-3, 4, (300_000, 8)).astype({dtype}), (rng.random(300_000) < 0.5).astype(float)
+        small = tb.Regression(X[:20_000], y[:20_000], tb.families.Bernoulli())
+        tb.sample(small, kernel, draws=10, chains=2, seed=1, progress=False)
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        model = tb.Regression(X, y, tb.families.Bernoulli())
+        tree = tb.sample(model, kernel, draws=20, chains=3, seed=1, warmup=10, progress=False, threads=2)
+        peak = tracemalloc.get_traced_memory()[1] - before
+        tracemalloc.stop()
+        explained = tb.explain(model, kernel, draws=20, chains=3, threads=2)
+        print(json.dumps([1e6 * explained.memory_megabytes, peak]))
+        """
+    )
+    assert 0.7 * peak < predicted < 1.3 * peak
+
+
 def test_predicted_memory_grows_with_draws_and_chains():
     rng = np.random.default_rng(1)
     model = tb.Regression(rng.standard_normal((5000, 4)), rng.random(5000) < 0.5, tb.families.Bernoulli())

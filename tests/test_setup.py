@@ -116,11 +116,18 @@ def test_the_passes_of_a_stream():
     assert setup.passes == 1
     first = tb.explain(model)
     assert first.passes == setup.passes
+    assert first.trial_passes == 0
     forecasts = model.source.passes
     choose(model, None, 4000)
     assert tb.explain(model).passes == first.passes
     assert setup.passes == first.passes
     assert forecasts == first.passes  # the rows of rehearsal and trial came with the bounds
+    # Other kernels take passes for their trials, and say so.
+    anew = tb.Regression(Rows(), None, BERNOULLI)
+    walk = tb.explain(anew, tb.kernels.ScalableMH(order=1))
+    assert walk.trial_passes > 0
+    assert walk.passes + walk.trial_passes == anew.source.passes
+    assert f"{walk.trial_passes} more for this explanation" in str(walk)
     before = model.source.passes
     chosen = choose(model, None, 4000)
     rehearsed = model.source.passes

@@ -13,7 +13,7 @@ from tallbayes.plan.choose import REHEARSAL_STEPS, Chosen, choose
 from tallbayes.plan.explain import Explanation, describe
 from tallbayes.results.diagnostics import warn_of_findings
 from tallbayes.results.tree import build_tree
-from tallbayes.run.chain import Chain, room_for, stream_of
+from tallbayes.run.chain import Chain, refuse_too_many, room_for, stream_of
 from tallbayes.run.progress import choose_progress, listening
 from tallbayes.run.sampler import run_chains
 from tallbayes.run.trial import TRIAL_SEED, try_out
@@ -67,6 +67,7 @@ def explain(
     streams = {Stream(TRIAL, TRIAL_SEED, 0): REHEARSAL_STEPS}
     chosen, setup_seconds = _plan(model, kernel, draws * chains, threads, streams)
     workers = threads or available_threads()
+    before = model.source.passes
     trial = try_out(chosen, min(workers, chains))
     return describe(
         chosen,
@@ -76,6 +77,7 @@ def explain(
         setup_seconds=setup_seconds,
         step_seconds=trial.seconds,
         effective=trial.effective,
+        trial_passes=model.source.passes - before,
         verbose=verbose,
     )
 
@@ -138,6 +140,7 @@ def sample(
     """
     counts = {"draws": draws, "chains": chains, "warmup": warmup, "threads": threads, "chunk": chunk}
     _check("sample", model, kernel, counts)
+    refuse_too_many(draws, chains, model.d)
     seeds = _seed_sequence(seed)
     display = choose_progress(progress)
     with display, silence(progress is False), listening(model.source, display):

@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 FEWEST_ROWS = 1000
 """Fewer rows are not worth it."""
 TRIED = 2**14
-"""Rows that are looked at first."""
+"""Rows that are read first."""
 WORTH = 0.5
 """It pays if at most this share of the rows are different."""
 

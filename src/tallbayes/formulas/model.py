@@ -148,7 +148,7 @@ class FormulaRegression(Regression):
             Columns whose values, before they are set, stand beside the response: as further columns of a block's
             responses (of a factor, the numbers of its levels).
         each : bool
-            Whether rows are looked at one by one: equal ones of the model, put together, are apart again, and weights
+            Whether rows are taken one by one: equal ones of the model, put together, are apart again, and weights
             of new ones are not needed.
 
         Returns

@@ -130,7 +130,7 @@ def new_source(
     beside : sequence of str
         Variables that are told beside the response, or other columns of the new data.
     each : bool
-        Whether rows are looked at one by one: their weights are not needed then.
+        Whether rows are taken one by one: their weights are not needed then.
 
     Returns
     -------

@@ -131,6 +131,10 @@ def new_state(z: Vector, predictors: int = 1) -> State:
     return State(z.copy(), np.empty(d), numbers, ahead, room, np.zeros(d + LANES))
 
 
+DRAW_BYTES = 8 + 1 + 1
+"""Of a draw beside its coefficients: rows touched, whether it was accepted, and whether on all rows."""
+
+
 class Draws(NamedTuple):
     """Where a chunk writes: one entry for each step."""
 

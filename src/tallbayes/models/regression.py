@@ -412,7 +412,10 @@ def _source(X: Any, beside: dict[str, Any], family: Family, names: Sequence[str]
     if mapped:
         return MemoryMapSource(design, response[:, None], weight, known, columns)
     response = writable_view(np.ascontiguousarray(response, dtype=np.float64))
-    return ArraySource(design, response[:, None], weight, known, columns)
+    source = ArraySource(design, response[:, None], weight, known, columns)
+    if isinstance(X, np.ndarray) and not np.may_share_memory(X, design):
+        source.copied_bytes = design.nbytes
+    return source
 
 
 def _profile(block: Block, family: Family, names: list[str], n: int, takes_offset: bool) -> Profile:

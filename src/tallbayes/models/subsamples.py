@@ -1,4 +1,4 @@
-"""How many rows are looked at before all of them are: for a first guess, for a mode, for forecasts."""
+"""How many rows are read before all of them are: for a first guess, for a mode, for forecasts."""
 
 import numpy as np
 

@@ -73,6 +73,8 @@ class Explanation:
     passes: int
     """Passes over all rows so far, those that checked the data included, not those of chains: none is left before the
     first draw."""
+    trial_passes: int
+    """Passes that this explanation took beside them, for a trial: where rows come by passes, or steps read all rows."""
     acceptance: float
     full_passes_per_million: float
     draws_per_second: float = field(compare=False)
@@ -134,11 +136,12 @@ class Explanation:
         ]
 
     def _about_the_plan(self) -> list[Line]:
+        beside = f"; {self.trial_passes} more for this explanation" if self.trial_passes else ""
         return [
             *self.plan,
             ("acceptance", f"{self.acceptance:.3f}"),
             ("steps on all rows", _in_a_million(self.full_passes_per_million)),
-            ("passes over the rows", f"{self.passes}, all done"),
+            ("passes over the rows", f"{self.passes}, all done{beside}"),
         ]
 
     def _about_the_rest(self) -> list[Line]:
@@ -157,6 +160,7 @@ def describe(
     setup_seconds: float,
     step_seconds: float,
     effective: tuple[float, float] | None,
+    trial_passes: int = 0,
     verbose: bool = False,
 ) -> Explanation:
     """Return the explanation of a choice.
@@ -177,6 +181,8 @@ def describe(
         What a step takes here.
     effective : tuple of float or None
         Effective draws per draw, low and high.
+    trial_passes : int
+        Passes over all rows that finding these took.
     verbose : bool
         Whether alternatives are to be printed.
 
@@ -219,6 +225,7 @@ def describe(
         radius=radius if np.isfinite(radius) else None,
         plan=tuple(line for key, value in plan.items() for line in _in_words(key, value, kernel, model)),
         passes=setup_of(model).passes,
+        trial_passes=trial_passes,
         acceptance=expected.acceptance,
         full_passes_per_million=expected.full_per_million,
         draws_per_second=1.0 / step_seconds,

@@ -166,7 +166,7 @@ def plot_ppc(tree: "DataTree", model: Any, *, rows: int = ROWS, seed: int = 0) -
     model : Model
         The model it was drawn from, with its data.
     rows : int
-        Rows that are looked at, a sample of all.
+        Rows that are used, a sample of all.
     seed : int
         Seed of the responses.
 

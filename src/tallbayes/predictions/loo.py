@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 OBSERVATIONS = 1000
-"""Rows that are looked at in full."""
+"""Rows that are evaluated in full."""
 CHECKSUM = "responses_checksum"
 """What `loo` adds to its result, so that `compare` can tell whether models are of the same responses."""
 

@@ -38,7 +38,7 @@ PER_CHAIN, IN_ALL, SHARE = 100, 400, 0.2
 ESTIMATED = 50
 """Effective draws from which on it can be said how many more are needed."""
 IN_FULL = 4_000_000
-"""Draws of a coefficient that are looked at, if those seen at first speak against it."""
+"""Draws of a coefficient that are used, if those seen at first speak against it."""
 UNVISITED, SEEN = 1.0 / 3.0, 10.0
 """A tail counts as missed if chains were there less than this share of what a table of the coordinate says; judged
 if so many effective draws should have been there."""
@@ -137,7 +137,7 @@ def warn_of_findings(tree: "DataTree") -> None:
         found = findings(tree)
         message = _complaint(found) if found else ""
     except KeyboardInterrupt:  # every draw is made: a late Ctrl-C must not lose them
-        message = "Interrupted before the draws were looked at: tb.verdict(tree) says whether they can be trusted."
+        message = "Interrupted before the draws were checked: tb.verdict(tree) says whether they can be trusted."
     if message:
         warnings.warn(message, SlowMixingWarning, stacklevel=3)
 

@@ -28,7 +28,7 @@ class Dispersion(NamedTuple):
     error: float
     """Its standard error if responses are Poisson."""
     rows: int
-    """Rows that were looked at, those of weight w as w rows."""
+    """Rows that were used, those of weight w as w rows."""
 
 
 def dispersion(model: Any, draws: NDArray[np.float64]) -> Dispersion | None:

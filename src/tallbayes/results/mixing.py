@@ -21,7 +21,7 @@ Cube = NDArray[np.float64]
 TAILS = (1.0 - 0.89, 0.89)
 """Quantiles that tail ESS speaks of: arviz-stats' own default, so that its tables show the same numbers."""
 MOST, FEWEST_LOOKED_AT = 1_000_000, 1000
-"""Numbers of a result that are looked at; draws of each chain that are looked at in any case."""
+"""Numbers of a result that are used; draws of each chain that are used in any case."""
 SHORTEST = 4
 """Draws of a chain below which arviz-stats says nothing."""
 LAGS = (4, 16)
@@ -45,7 +45,7 @@ class Mixing(NamedTuple):
     within: Vector
     """Independent draws that half a chain is worth, whether or not chains agree: R-hat scatters accordingly."""
     every: int
-    """Only every so many draws were looked at."""
+    """Only every so many draws were used."""
     draws: int
     """How many draws of each chain that were."""
 
@@ -53,7 +53,7 @@ class Mixing(NamedTuple):
 def mixing_of(draws: NDArray[np.float64], most: int = MOST) -> Mixing:
     """Return bulk ESS, tail ESS and R-hat of every coefficient, as arviz-stats does.
 
-    Of a huge result, only every so many draws are looked at. R-hat is then a little less sharp. An ESS that is small
+    Of a huge result, only every so many draws are used. R-hat is then a little less sharp. An ESS that is small
     comes out as it is, because draws that are next to each other say the same there; one that is large comes out
     smaller.
 
@@ -62,7 +62,7 @@ def mixing_of(draws: NDArray[np.float64], most: int = MOST) -> Mixing:
     draws : array
         Chains x draws x coefficients.
     most : int
-        Numbers that are looked at, unless that leaves fewer than a thousand draws of a chain.
+        Numbers that are used, unless that leaves fewer than a thousand draws of a chain.
 
     Returns
     -------
@@ -231,7 +231,7 @@ class _Centred:
         self.variance = self.covariances(0, 1)[:, 0]
         """Within chains, without Bessel's correction."""
         self.varies = self.variance > RESOLUTION
-        """Numbers that vary by more differ by more: only the others are looked at closely."""
+        """Numbers that vary by more differ by more: only the others need a closer check."""
         for k in np.flatnonzero(~self.varies):
             self.varies[k] = not np.ptp(x[k]) < RESOLUTION
 

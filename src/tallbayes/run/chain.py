@@ -1,5 +1,6 @@
 """One chain of a run: the chunks it makes, and the draws it keeps."""
 
+import os
 import time
 from typing import NamedTuple
 
@@ -7,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled
+from tallbayes.errors import InputError
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.driver import Driver
-from tallbayes.kernels.state import LARGEST_CHUNK, empty_draws, first_draws
+from tallbayes.kernels.state import DRAW_BYTES, LARGEST_CHUNK, empty_draws, first_draws
 from tallbayes.sources.supply import RUN, Stream
 
 Vector = NDArray[np.float64]
@@ -43,6 +45,25 @@ class Draw(NamedTuple):
 
 PAGE, FETCHED = 512, 2**26
 """Numbers in a page of memory; and how many numbers are fetched from the system before the first step, at most."""
+
+
+def refuse_too_many(draws: int, chains: int, d: int) -> None:
+    """Raise if draws take more memory than the machine has: before a set-up is made for them."""
+    wanted, there = chains * draws * (8 * d + DRAW_BYTES), memory_of_machine()
+    if wanted > there:
+        raise InputError(
+            f"sample: draws={draws:,} from {chains} chain{'s' * (chains > 1)} of {d} parameter{'s' * (d > 1)} take "
+            f"{wanted / 1e9:,.0f} GB, and this machine has {there / 1e9:,.0f} GB. Draw fewer: some thousand effective "
+            "draws give every mean, sd and quantile to a few per cent of an sd."
+        )
+
+
+def memory_of_machine() -> float:
+    """Return the bytes of memory that there are; where the system does not tell, what an array may have at most."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return 2.0**47
 
 
 def room_for(chains: int, draws: int, d: int) -> Draw:

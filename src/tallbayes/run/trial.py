@@ -19,7 +19,7 @@ WARM_UP = 0.2
 """Share of a trial that is left out: chains start from the Gaussian approximation, and threads and memory are new."""
 TRIAL_SEED = 20191
 LOOKED_AT = 10_000
-"""Draws whose autocorrelations are looked at: enough to know effective draws to some per cent."""
+"""Draws whose autocorrelations are computed: enough to know effective draws to some per cent."""
 
 
 class Trial(NamedTuple):

@@ -23,7 +23,7 @@ from tallbayes.sources.base import RANDOM_ACCESS, Block
 Vector = NDArray[np.float64]
 
 SCREENED = 0.15
-"""Coefficients whose skewness could be larger than this are looked at more closely."""
+"""Coefficients whose skewness could be larger than this are examined more closely."""
 SKEWED = 0.15
 """Skewness of the conditional posterior of a coefficient from which on it has a tail."""
 MOST_CORE = 4096

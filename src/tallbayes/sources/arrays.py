@@ -59,6 +59,7 @@ class ArraySource(Source):
         # A few blocks at least, for threads to share: also of the subsamples that a mode is first looked for in.
         shared = 2 ** (self.n // SHARED).bit_length()
         self.block_rows = min(rows_of_a_block(X.shape[1]), max(FEWEST_ROWS, shared))
+        self.converts = X.dtype != np.float64 or not X.flags.c_contiguous
 
     @classmethod
     def of_block(cls, block: Block, names: list[str]) -> "ArraySource":

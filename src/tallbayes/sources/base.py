@@ -88,6 +88,10 @@ class Source(ABC):
     """How often all rows were gone through so far."""
     watched: bool = True
     """Whether rows might be others the next time, so that every pass compares them with the first."""
+    converts = False
+    """Whether a pass makes float64 of each block, row by row, beside the rows as they are kept."""
+    copied_bytes = 0
+    """Of a copy of the data that is kept, because the data are of a kind that compiled code does not read."""
     listener: Callable[[int], None] | None = None
     """Told during a pass how many rows are done: for a display of progress."""
 

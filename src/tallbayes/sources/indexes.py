@@ -16,7 +16,7 @@ def refuse_other_order(given: Mapping[str, Any]) -> None:
     Parameters
     ----------
     given : mapping
-        What was given, by the name of the argument; only what has an index is looked at.
+        What was given, by the name of the argument; only what has an index is checked.
     """
     indexes = {what: values.index for what, values in given.items() if _has_index(values)}
     for what, index in list(indexes.items())[1:]:

@@ -1,7 +1,7 @@
 """Rows read where they are in memory, whatever their precision and order: compiled code knows addresses only.
 
 A design is described by five numbers. So one compiled kernel reads float64 and float32, rows or columns first,
-read-only and memory-mapped arrays, and small integers, and none of them is copied.
+read-only and memory-mapped arrays, and the usual kinds of integers, and none of them is copied.
 """
 
 import ctypes

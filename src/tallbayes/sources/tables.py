@@ -129,7 +129,7 @@ def open_table(
         Dataset; a polars LazyFrame or a DuckDB relation, which are asked anew for every pass; anything else that
         gives an Arrow stream.
     columns : sequence of str or None
-        The columns that will be needed; all of them by default. Others are not looked at.
+        The columns that will be needed; all of them by default. Others are not read.
     scratch : path or None
         A directory for a copy of what can be read only once, such as a RecordBatchReader. It is deleted with the table.
 
