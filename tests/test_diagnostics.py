@@ -259,6 +259,14 @@ def test_what_is_wanted():
     assert 1.03 < largest_r_hat(4, np.full(10, 45.0))[0] < 1.1
 
 
+def test_chains_that_mix_slowly_need_more_effective_draws():
+    draws = autoregressive(0.97, (4, 10_000, 2))  # about 0.015 effective draws per draw
+    words = judged(make_tree(draws))[0]
+    assert "where 1,600 are wanted of chains that mix so slowly. Draw about" in words
+    assert "Nothing speaks against" in judged(make_tree(autoregressive(0.97, (4, 60_000, 2))))[0]
+    assert "Nothing speaks against" in judged(make_tree(autoregressive(0.7, (4, 1500, 2))))[0]
+
+
 def test_one_chain_is_called_a_weaker_check():
     drift = independent((1, 1000, 2))[0] + np.linspace(0.0, 2.0, 1000)[:, None]
     sentences, labels = judged(make_tree(drift))

@@ -125,6 +125,26 @@ def test_first_kept_draws_over_many_seeds_are_from_the_posterior():
         assert abs(np.corrcoef(one, other)[0, 1]) < limit
 
 
+@pytest.mark.parametrize("chunk", [None, 1, 7, 64])
+def test_a_draw_of_several_steps_is_where_the_last_of_them_leads(model, chunk):
+    prepared = tb.kernels.ScalableMH(order=1).prepare(model)
+    draws, every, d = 50, 6, prepared.metric.d
+    single, several = room_for(1, draws * every, d), room_for(1, draws, d)
+    for kept, number in ((single, 1), (several, every)):
+        chain = Chain(prepared, np.random.SeedSequence(5), 20, kept, 0, chunk, every=number)
+        while not chain.finished:
+            before = chain.kept
+            chain.advance()
+            assert before <= chain.kept <= kept.accepted.shape[1]
+        assert chain.kept == kept.accepted.shape[1]
+    grouped = [np.asarray(part[0]).reshape(draws, every) for part in single[1:]]
+    np.testing.assert_array_equal(several.beta, single.beta[:, every - 1 :: every])
+    np.testing.assert_array_equal(several.accepted[0], grouped[0].any(axis=1))
+    np.testing.assert_array_equal(several.rows_touched[0], grouped[1].sum(axis=1))
+    np.testing.assert_array_equal(several.full_pass[0], grouped[2].any(axis=1))
+    assert 0 < np.count_nonzero(single.accepted) < draws * every
+
+
 # -- interrupted --
 
 

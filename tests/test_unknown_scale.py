@@ -1,6 +1,7 @@
 """Noise of unknown scale: derivatives, bounds in both directions, priors, posteriors in closed form, refusals."""
 
 import itertools
+import json
 import math
 
 import mpmath
@@ -14,6 +15,8 @@ from tallbayes.families.algebraic import index_of, table_of, terms
 from tallbayes.models import passes
 from tallbayes.models.predictors import Linear, Several
 from tallbayes.priors.resolved import UNIFORM
+from tallbayes.results.draws import named_draws
+from tallbayes.results.mixing import mixing_of
 from tallbayes.setup.exact_prior import exact_prior, prior_potential
 from tallbayes.setup.mode import Mode
 from tallbayes.sources.arrays import ArraySource
@@ -376,3 +379,21 @@ def test_shifted_columns_and_outliers_do_no_harm(name):
     scale = float(tree["posterior"]["scale"].mean())
     assert 0.5 < scale < 3.0
     assert tree.attrs["bound_violations"] == 0
+
+
+@pytest.mark.parametrize("family", [tb.families.Gaussian(), tb.families.StudentT(4.0)], ids=["gaussian", "student"])
+@pytest.mark.parametrize(("n", "d"), [(21, 3), (21, 6), (60, 10), (120, 26)])
+def test_small_data_mix_well(n, d, family):
+    """Draws of few rows, whose posterior has heavy tails, are made of several steps."""
+    rng = np.random.default_rng(n + d)
+    X = np.column_stack([np.ones(n), 1000.0 + rng.standard_normal((n, d - 1))])
+    y = (X[:, 1:] - 1000.0).sum(axis=1) + rng.standard_normal(n)
+    model = tb.Regression(X, y, family, tb.priors.Flat())
+    tree = tb.sample(model, draws=1000, chains=4, seed=1, progress=False)
+    assert json.loads(tree.attrs["plan"])["steps_per_draw"] > 1
+    found = mixing_of(named_draws(tree)[1])
+    assert min(found.ess_bulk.min(), found.ess_tail.min()) > 0.1 * 4000
+    explained = tb.explain(model)
+    assert "steps of a draw" in str(explained)
+    rows = float(tree["sample_stats"]["rows_touched"].mean())
+    assert rows == pytest.approx(explained.rows_per_draw, rel=0.2)

@@ -75,7 +75,7 @@ def explain(
         chains,
         workers,
         setup_seconds=setup_seconds,
-        step_seconds=trial.seconds,
+        draw_seconds=trial.seconds,
         effective=trial.effective,
         trial_passes=model.source.passes - before,
         verbose=verbose,
@@ -153,7 +153,10 @@ def sample(
         prepared = chosen.prepared
         steps = prepared.warmup if warmup is None else warmup
         kept = room_for(chains, draws, model.d)
-        runs = [Chain(prepared, child, steps, kept, number, chunk) for number, child in enumerate(children)]
+        runs = [
+            Chain(prepared, child, steps, kept, number, chunk, every=chosen.steps)
+            for number, child in enumerate(children)
+        ]
         setup_seconds = time.perf_counter() - started
         started, before = time.perf_counter(), model.source.passes
         interrupted = run_chains(runs, display, threads or available_threads())

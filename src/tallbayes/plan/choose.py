@@ -1,8 +1,9 @@
 """Choose a kernel, set it up, and rehearse it: everything that happens before the first draw."""
 
+import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -21,10 +22,11 @@ from tallbayes.sources.threads import available_threads, one_blas_thread
 
 REHEARSAL_STEPS, SKETCHED_STEPS = 1500, 3000
 """Steps of a rehearsal; more with a sketch, where few of many events read a row, and each costs little."""
+MOST_ROWS, LONGEST = 1_000_000, 12_000
+"""Rows that a rehearsal may evaluate. If these are few it is longer, up to so many steps: their posterior may have
+heavy tails, which a chain visits seldom."""
 REHEARSED_CHAINS = 2
 """Chains that make them, side by side, where rows are in memory."""
-REHEARSAL_ROWS = 20_000
-"""Rows that a rehearsal may evaluate; more if that is only a few hundred steps of a small model."""
 BURN_IN = 0.2
 """Share of a rehearsal that is left out: its chain starts from the Gaussian approximation."""
 WIDER = 1.25
@@ -33,6 +35,10 @@ WORTH_A_RACE = 0.5
 """Another plan is set up and rehearsed too if its forecast is below this share of what the rehearsed one needs."""
 MOST_WORK = 2e8
 """Nanoseconds that a rehearsal of steps on all rows may take."""
+SLOW, WANTED = 0.2, 0.5
+"""Effective draws per step below which a draw is made of several steps, and how many it then is to be worth."""
+MOST_STEPS, MOST_WAIT = 64, 2e9
+"""Steps of a draw, at most; and the nanoseconds that all draws may take by that."""
 TOO_MANY_PASSES = 0.5
 """Rows' worth of full passes, as a share of the rows drawn, above which a larger ball is tried."""
 
@@ -59,11 +65,26 @@ class Chosen:
     forecasts: list[Forecast]
     """Of every kernel that was considered, the best first; empty if the user left nothing open."""
     rehearsal: Rehearsal
+    """What single steps did."""
     stuck: str = ""
     """What was forecast to be best but did not move, and how little."""
+    steps: int = 1
+    """Steps that a draw is made of: more than one where a posterior is skewed, and steps are cheap."""
+
+    @property
+    def per_draw(self) -> Rehearsal:
+        """What draws did, or would have done."""
+        seen, k = self.rehearsal, self.steps
+        return Rehearsal(
+            seen.steps // k,
+            1.0 - (1.0 - seen.acceptance) ** k,
+            k * seen.rows_per_draw,
+            min(k * seen.full_per_million, 1e6),
+            min(k * seen.efficiency, 1.0),
+        )
 
     def nanoseconds(self) -> float:
-        """Return the cost of a step, from what the rehearsal did and the rows drawn from a sketch."""
+        """Return the cost of a draw, from what the rehearsal did and the rows drawn from a sketch."""
         sketched = self.forecasts and self.prepared.plan.get("sketch", False)
         seen = self.rehearsal
         behaviour = Behaviour(
@@ -72,7 +93,7 @@ class Chosen:
             seen.full_per_million * 1e-6,
             self.forecasts[0].rows if sketched else 0.0,
         )
-        return self.prepared.nanoseconds(behaviour)
+        return self.steps * self.prepared.nanoseconds(behaviour)
 
 
 def choose(
@@ -123,7 +144,7 @@ def _choose(
     setup.streams = _slots(model, forecasts, streams)
     chosen = _rehearsed(kernel, model, forecasts, threads)
     chosen = _with_room(chosen, threads)
-    return _raced(chosen, draws, threads) if open_choice else chosen
+    return _with_steps(_raced(chosen, draws, threads), draws) if open_choice else chosen
 
 
 def _slots(model: Model, forecasts: list[Forecast], streams: Mapping[Stream, int]) -> dict[Stream, int]:
@@ -191,6 +212,19 @@ def _raced(chosen: Chosen, draws: int, threads: int | None) -> Chosen:
     return chosen
 
 
+def _with_steps(chosen: Chosen, draws: int) -> Chosen:
+    """Make every draw of several steps where single ones are worth little and cost little: few rows, much skewness.
+
+    Draws that are worth more make summaries, plots and files smaller; and chains that move little for long are hard to
+    tell from chains that are stuck.
+    """
+    efficiency = chosen.rehearsal.efficiency
+    if efficiency >= SLOW or RANDOM_ACCESS not in chosen.prepared.model.source.offers:
+        return chosen
+    affordable = int(MOST_WAIT / (draws * chosen.nanoseconds()))
+    return replace(chosen, steps=max(1, min(math.ceil(WANTED / efficiency), affordable, MOST_STEPS)))
+
+
 def _can_be_rehearsed(forecast: Forecast, model: Model) -> bool:
     """Return whether a moment is enough for a rehearsal: not if every step reads very many rows."""
     return forecast.rows < model.n or REHEARSAL_STEPS * model.n * costs.full_row(model.d) <= MOST_WORK
@@ -202,14 +236,13 @@ def rehearse(prepared: Prepared) -> Rehearsal:
 
     n, d = prepared.model.n, prepared.model.d
     sketched = prepared.plan.get("sketch", False)  # then most rows are not read, and cost little
-    budget = max(REHEARSAL_ROWS * (10 if sketched else 1), min(1000 * n, 1_000_000))
     chains = REHEARSED_CHAINS if RANDOM_ACCESS in prepared.model.source.offers else 1
-    length = (SKETCHED_STEPS if sketched else REHEARSAL_STEPS) // chains
+    length = max(SKETCHED_STEPS if sketched else REHEARSAL_STEPS, min(MOST_ROWS // n, LONGEST)) // chains
 
     def run(chain: int) -> tuple[Draws, int, float]:
         driver = Driver(prepared, np.random.Generator(np.random.SFC64(np.random.SeedSequence([20190, chain]))))
         out = empty_draws(length, d)
-        made = max(driver.advance(out, budget // chains), 1)
+        made = max(driver.advance(out, MOST_ROWS // chains), 1)
         return out, made, driver.state.exposure
 
     with ThreadPoolExecutor(

@@ -158,7 +158,7 @@ def describe(
     threads: int,
     *,
     setup_seconds: float,
-    step_seconds: float,
+    draw_seconds: float,
     effective: tuple[float, float] | None,
     trial_passes: int = 0,
     verbose: bool = False,
@@ -177,8 +177,8 @@ def describe(
         Threads available.
     setup_seconds : float
         What the set-up took.
-    step_seconds : float
-        What a step takes here.
+    draw_seconds : float
+        What a draw takes here.
     effective : tuple of float or None
         Effective draws per draw, low and high.
     trial_passes : int
@@ -191,16 +191,18 @@ def describe(
     Explanation
         What there is to say.
     """
-    prepared, expected = chosen.prepared, chosen.rehearsal
+    prepared, expected = chosen.prepared, chosen.per_draw
     model, plan = prepared.model, prepared.plan
     radius = plan.get("radius", np.inf)
     in_turn = math.ceil(chains / threads)  # chains that a thread runs one after the other
-    sampling = in_turn * (prepared.warmup + draws) * step_seconds + LOOKED_AT * chains * draws * model.d
+    sampling = (
+        in_turn * (prepared.warmup / chosen.steps + draws) * draw_seconds + LOOKED_AT * chains * draws * model.d
+    )
     kernel = ", ".join([plan["kernel"], *_features(prepared)])
     total = draws * chains
     seconds = setup_seconds + sampling
     # Forecasts are those of an ordinary core; a trial says roughly how this one compares.
-    pace = min(max(1e9 * step_seconds / chosen.nanoseconds(), 1.0 / PACE), PACE)
+    pace = min(max(1e9 * draw_seconds / chosen.nanoseconds(), 1.0 / PACE), PACE)
     worth = 1.0 if effective is None else min(math.sqrt(effective[0] * effective[1]), 1.0)
     return Explanation(
         seconds=seconds,
@@ -223,12 +225,18 @@ def describe(
         proposal=plan["proposal"],
         order=plan.get("order"),
         radius=radius if np.isfinite(radius) else None,
-        plan=tuple(line for key, value in plan.items() for line in _in_words(key, value, kernel, model)),
+        plan=(
+            *(line for key, value in plan.items() for line in _in_words(key, value, kernel, model)),
+            *(
+                [("steps of a draw", f"{chosen.steps}, because single ones are worth little here")]
+                * (chosen.steps > 1)
+            ),
+        ),
         passes=setup_of(model).passes,
         trial_passes=trial_passes,
         acceptance=expected.acceptance,
         full_passes_per_million=expected.full_per_million,
-        draws_per_second=1.0 / step_seconds,
+        draws_per_second=1.0 / draw_seconds,
         alternatives=(
             *([chosen.stuck] if chosen.stuck else []),
             *(

@@ -35,6 +35,9 @@ of half a chain. From 4 x 1,000 nearly independent draws on that is less than 1.
 coefficients."""
 PER_CHAIN, IN_ALL, SHARE = 100, 400, 0.2
 """Effective draws that are wanted: for each chain, in all; and what suffices in a short run, a share of its draws."""
+SLOW, MORE_OF_SLOW = 0.1, 4.0
+"""Effective draws per draw below which so many times as many are wanted: a chain that stays where it is for long may
+not have been everywhere yet, and then its effective draws are overestimated."""
 ESTIMATED = 50
 """Effective draws from which on it can be said how many more are needed."""
 IN_FULL = 4_000_000
@@ -204,7 +207,9 @@ def _in_full(draws: NDArray[np.float64], mixing: Mixing) -> Mixing:
 
 
 def _few(mixing: Mixing, chains: int, all_draws: int) -> NDArray[np.bool_]:
-    return np.minimum(mixing.ess_bulk, mixing.ess_tail) < effective_draws_wanted(chains, all_draws)
+    fewest = np.minimum(mixing.ess_bulk, mixing.ess_tail)
+    wanted = effective_draws_wanted(chains, all_draws)
+    return fewest < np.where(fewest < SLOW * all_draws, MORE_OF_SLOW * wanted, wanted)
 
 
 def _differ(mixing: Mixing, chains: int) -> NDArray[np.bool_]:
@@ -262,14 +267,17 @@ def _few_effective_draws(look: Look) -> list[Finding]:
     if not concerned:
         return []
     worst = concerned[0]
+    slow, enough = fewest[worst] >= wanted, max(IN_ALL, PER_CHAIN * look.chains)
+    if slow:
+        wanted = enough = MORE_OF_SLOW * wanted
     words = (
         f"Too few effective draws: of {all_draws:,}, {look.names[worst]!r} has {mixing.ess_bulk[worst]:,.0f} in the "
         f"bulk and {mixing.ess_tail[worst]:,.0f} in the tails{_others(concerned, 'too few')}, where {wanted:,.0f} are "
-        "wanted."
+        f"wanted{' of chains that mix so slowly' if slow else ''}."
     )
     advice: tuple[str, ...] = (MORE, EXPLAIN, OPEN)
     if fewest[worst] >= ESTIMATED:
-        times = max(IN_ALL, PER_CHAIN * look.chains) / fewest[worst]
+        times = enough / fewest[worst]
         advice = (f"{MANY} {math.ceil(times + 0.5)} times as many",)
     return [Finding(words, advice, _named(look, concerned), "few effective draws")]
 

@@ -43,7 +43,7 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
     """
     import xarray as xr
 
-    prepared, expected = chosen.prepared, chosen.rehearsal
+    prepared, expected = chosen.prepared, chosen.per_draw
     model = prepared.model
     kept = min(run.kept for run in runs)
     coordinates = {"chain": np.arange(len(runs)), "draw": np.arange(kept)}
@@ -64,6 +64,7 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
     )
     plan = {
         **prepared.plan,
+        "steps_per_draw": chosen.steps,
         "predicted_acceptance": expected.acceptance,
         "predicted_rows_per_draw": expected.rows_per_draw,
         "predicted_full_passes_per_million": expected.full_per_million,

@@ -11,7 +11,7 @@ from tallbayes.compiled import compiled
 from tallbayes.errors import InputError
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.driver import Driver
-from tallbayes.kernels.state import DRAW_BYTES, LARGEST_CHUNK, empty_draws, first_draws
+from tallbayes.kernels.state import DRAW_BYTES, LARGEST_CHUNK, Draws, empty_draws, first_draws
 from tallbayes.sources.supply import RUN, Stream
 
 Vector = NDArray[np.float64]
@@ -108,6 +108,8 @@ class Chain:
         Steps in a chunk; None measures how many fit in a short time. It does not change the draws.
     kind : int
         Whether it belongs to a run or to a trial, for rows of its own.
+    every : int
+        Steps that a draw is made of: where the last of them leads is kept.
     """
 
     def __init__(
@@ -119,13 +121,16 @@ class Chain:
         number: int,
         chunk: int | None,
         kind: int = RUN,
+        *,
+        every: int = 1,
     ) -> None:
         d = prepared.metric.d
         self.prepared = prepared
         stream = stream_of(kind, seed, number)
         self.driver = Driver(prepared, np.random.Generator(np.random.SFC64(seed)), stream=stream)
         self.warmup = warmup
-        self.total = warmup + kept.accepted.shape[1]
+        self.every = every
+        self.total = warmup + every * kept.accepted.shape[1]
         self.done = 0
         self._kept = Draw(*(part[number] for part in kept))
         self._chunk = chunk
@@ -141,7 +146,7 @@ class Chain:
     @property
     def kept(self) -> int:
         """Draws made after warm-up."""
-        return max(0, self.done - self.warmup)
+        return max(0, self.done - self.warmup) // self.every
 
     def advance(self) -> None:
         """Run one chunk of compiled steps, never across the end of warm-up."""
@@ -160,13 +165,25 @@ class Chain:
         self._rows += int(np.sum(out.rows_touched[:made]))
         self._full += int(np.count_nonzero(out.full_pass[:made]))
         if self.done >= self.warmup:
-            here, metric = slice(self.kept, self.kept + made), self.prepared.metric
-            given = metric.centre, metric.inverse_root, metric.triangular
-            form_theta(*given, out.z[:made], self._kept.beta[here])
-            self._kept.accepted[here] = out.accepted[:made]
-            self._kept.rows_touched[here] = out.rows_touched[:made]
-            self._kept.full_pass[here] = out.full_pass[:made]
+            self._keep(first_draws(out, made))
         self.done += made
+
+    def _keep(self, out: Draws) -> None:
+        """Keep the draws that end among some steps: whether any step of a draw was accepted, and its rows in all."""
+        made = self.done - self.warmup + np.arange(out.accepted.size)  # steps before each of these
+        last = (made + 1) % self.every == 0
+        here, metric = slice(self.kept, self.kept + int(np.count_nonzero(last))), self.prepared.metric
+        ends = out.z if self.every == 1 else np.ascontiguousarray(out.z[last])
+        form_theta(metric.centre, metric.inverse_root, metric.triangular, ends, self._kept.beta[here])
+        if self.every == 1:
+            self._kept.accepted[here] = out.accepted
+            self._kept.rows_touched[here] = out.rows_touched
+            self._kept.full_pass[here] = out.full_pass
+            return
+        draw = made // self.every
+        np.logical_or.at(self._kept.accepted, draw, out.accepted)
+        np.add.at(self._kept.rows_touched, draw, out.rows_touched)
+        np.logical_or.at(self._kept.full_pass, draw, out.full_pass)
 
     def status(self) -> Status:
         """Return what is worth showing now."""

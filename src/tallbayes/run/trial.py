@@ -56,7 +56,9 @@ def try_out(chosen: Chosen, together: int = 1) -> Trial:
     warmup = int(WARM_UP * steps)
     kept = room_for(together, steps - warmup, prepared.model.d)
     seeds = enumerate(np.random.SeedSequence(TRIAL_SEED).spawn(together))
-    chains = [Chain(prepared, seed, warmup, kept, number, None, TRIAL) for number, seed in seeds]
+    chains = [
+        Chain(prepared, seed, warmup, kept, number, None, TRIAL, every=chosen.steps) for number, seed in seeds
+    ]
     watch = Stopwatch()
     with ThreadPoolExecutor(together) as pool:
         list(pool.map(_warm_up, chains))
