@@ -102,7 +102,7 @@ def keeps_its_promises(case, chosen, batches=False):
     np.testing.assert_array_equal(again.z, draws.z[:2000])
     np.testing.assert_array_equal(again.rows_touched, draws.rows_touched[:2000])
     # Mean and standard deviation by batch means. False positives: 1e-7 for each of two numbers.
-    theta = prepared.metric.centre[0] + prepared.target.whitening[0, 0] * draws.z[:, 0]
+    theta = prepared.metric.theta(draws.z)[:, 0]
     mean, sd = quadrature(case)
     for values, wanted in ((theta, mean), ((theta - mean) ** 2, sd**2)):
         batches = values.reshape(BATCHES, -1).mean(axis=1)

@@ -1,13 +1,24 @@
-"""Every Python block of README and docs runs, those of a page one after the other; the reference has every name."""
+"""Every Python block of README and docs runs, those of a page one after the other; the reference has every name.
 
+So does the kernel that CONTRIBUTING gives to copy.
+"""
+
+import importlib.util
+import json
+import math
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import matplotlib as mpl
+import numpy as np
 import pytest
+from numba.core.caching import NullCache
+from scipy import stats
 
 import tallbayes as tb
+from tallbayes.sources.base import Block, Source
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -80,3 +91,90 @@ def test_the_reference_has_every_name():
     modules = set(re.findall(r"\.\. automodule:: tallbayes\.(\w+)", text))
     for name in tb.__all__:
         assert name in (modules if isinstance(getattr(tb, name), ModuleType) else named), name
+
+
+# -- the kernel to copy --
+
+COPIED = ("independent", "independent_steps")
+
+
+@pytest.fixture(scope="module")
+def independent(tmp_path_factory):
+    """The kernel of CONTRIBUTING, from files as they would be beside the other kernels."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    section = text[text.index("\n## A new kernel\n") :].split("\n## ")[1]
+    codes = [code for language, code, _ in blocks_of(section) if language == "python"]
+    assert [code.splitlines()[0] for code in codes] == [f"# kernels/{name}.py" for name in COPIED]
+    folder = tmp_path_factory.mktemp("kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tb.kernels, "__path__", [*tb.kernels.__path__, str(folder)])
+        for name, code in zip(COPIED, codes, strict=True):
+            (folder / f"{name}.py").write_text(code)
+            assert importlib.util.find_spec(f"tallbayes.kernels.{name}").origin == str(folder / f"{name}.py")
+        kernel, steps = (importlib.import_module(f"tallbayes.kernels.{name}") for name in COPIED)
+        # What is kept on disk is found by the package's source, of which these are no part.
+        steps.run_chunk._cache = NullCache()
+        yield kernel.Independent()
+    for name in COPIED:
+        del sys.modules[f"tallbayes.kernels.{name}"]
+        delattr(tb.kernels, name)
+
+
+class Blocks(Source):
+    """Rows that can only be gone through, in blocks of 30."""
+
+    names = ("a", "b")
+
+    def __init__(self, X, y):
+        self.X, self.y = X, y
+
+    @property
+    def n(self):
+        return len(self.y)
+
+    def blocks(self):
+        for first in range(0, self.n, 30):
+            rows = slice(first, first + 30)
+            yield Block(first, self.X[rows], self.y[rows, None], np.ones(1), np.zeros(1))
+
+
+BATCHES = 40
+
+
+def moments(X, y):
+    """Mean and variance of both coefficients by quadrature, at the middles of small squares."""
+    a, b = np.linspace(-2.0, 2.0, 401)[:, None], 0.3 + 0.01 * (np.arange(400) + 0.5)
+    potential = 0.5 * ((a + 0.2) / 0.3) ** 2 + 0.0 * b
+    for row, response in zip(X, y, strict=True):
+        potential += np.logaddexp(0.0, (1 - 2 * response) * (a * row[0] + b * row[1]))
+    mass = np.exp(potential.min() - potential)
+    mass /= mass.sum()
+    assert mass[0].sum() + mass[-1].sum() + mass[:, -1].sum() < 1e-8
+    assert mass[:, 0].sum() > 1e-3  # the end of the second prior cuts the posterior
+    means = [np.sum(mass * grid) for grid in (a, b)]
+    return [(mean, np.sum(mass * (grid - mean) ** 2)) for mean, grid in zip(means, (a, b), strict=True)]
+
+
+@pytest.mark.parametrize("place", ["memory", "blocks"])
+def test_the_kernel_to_copy_draws_from_the_posterior(independent, place):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 2)) + 0.3
+    y = (rng.random(60) < 1 / (1 + np.exp(-X @ [0.8, 0.7]))).astype(float)
+    # A prior that is a polynomial, and one that is not.
+    prior = [tb.priors.Normal(-0.2, 0.3), tb.priors.Uniform(0.3, 6.0)]
+    data = (X, y) if place == "memory" else (Blocks(X, y), None)
+    model = tb.Regression(*data, tb.families.Bernoulli(), prior)
+    tree = tb.sample(model, kernel=independent, draws=1000, chains=2, seed=11, progress=False)
+    assert json.loads(tree.attrs["plan"])["kernel"] == "Independent"
+    assert np.all(tree["sample_stats"]["rows_touched"] == 60)
+    # By batch means. False positives: 1e-7 for each of four numbers, in two places.
+    most = stats.t.isf(0.5e-7, BATCHES - 1)
+    draws = tree["posterior"]["beta"].values.reshape(BATCHES, -1, 2)
+    assert np.min(draws[..., 1]) >= 0.3
+    for j, (mean, variance) in enumerate(moments(X, y)):
+        own = draws[..., j]
+        for values, wanted, size in ((own, mean, math.sqrt(variance)), ((own - mean) ** 2, variance, variance)):
+            batches = values.mean(axis=1)
+            error = np.std(batches, ddof=1) / math.sqrt(BATCHES)
+            assert abs(np.mean(batches) - wanted) < most * error
+            assert error < 0.1 * size  # the run is long enough to mean something

@@ -4,6 +4,7 @@ The source answers, in threads or wherever its rows are. Rows that are in memory
 loop itself: a pass over them takes less time than the way to the source and back.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tallbayes.kernels.addressed import AddressedTarget
 from tallbayes.kernels.scalable_mh_steps import run_chunk
 from tallbayes.kernels.state import ALL_ROWS, Draws, State
 from tallbayes.kernels.surrogate_values import prior_value
-from tallbayes.kernels.target import Target, prior_at
+from tallbayes.kernels.target import prior_of
 from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.models.predictors import predict
@@ -33,10 +34,27 @@ MOST_ROWS, MOST_NUMBERS = 16384, 2**17
 """Up to so many rows, and numbers in the design, one thread sums them in the time that threads take to begin."""
 
 
-def answer_from(model: Model, metric: Metric) -> Any:
-    """Return a function that puts the log ratio over all rows of a model into a chain's state."""
+def answer_from(model: Model, metric: Metric, prior: Callable[[Any, Vector], float] | None = None) -> Any:
+    """Return a function that puts the log ratio over all rows of a model into a chain's state.
 
-    def answer(target: Target, state: State, threads: int | None) -> None:
+    Parameters
+    ----------
+    model : Model
+        The model.
+    metric : Metric
+        Coordinates of the state.
+    prior : callable or None
+        ``prior(target, z)``, minus the log prior, less the proposal's G; defaults to the model's prior, with nothing
+        taken off, for a target of any kind.
+
+    Returns
+    -------
+    callable
+        ``answer(target, state, threads)``, as a kernel has it prepared.
+    """
+    at = prior_of(model, metric) if prior is None else prior
+
+    def answer(target: Any, state: State, threads: int | None) -> None:
         now = state.numbers[0]
         theta, other = metric.theta(state.z), metric.theta(state.proposed)
         given = model.rows, model.predictors
@@ -46,7 +64,7 @@ def answer_from(model: Model, metric: Metric) -> Any:
             else:
                 there = model.source.reduce(passes.potential, *given, other, threads=threads)
                 change = there - now.potential
-            now.answer = prior_at(target, state.z) - prior_at(target, state.proposed) - change
+            now.answer = at(target, state.z) - at(target, state.proposed) - change
         now.proposed_potential = there
         now.rows += model.n
         now.exposure += model.n

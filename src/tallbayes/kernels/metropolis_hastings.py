@@ -11,7 +11,7 @@ from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
 from tallbayes.kernels.scalable_mh import chunks
 from tallbayes.kernels.scalable_mh_steps import initial_state
 from tallbayes.kernels.surrogate_values import evaluators
-from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms
+from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms, prior_at
 from tallbayes.models.base import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.setup.bounds import Bound
@@ -78,5 +78,5 @@ class MetropolisHastings(Kernel):
             500,
             plan,
             nanoseconds,
-            answer=answer_from(model, metric),
+            answer=answer_from(model, metric, prior_at),
         )

@@ -20,7 +20,7 @@ from tallbayes.kernels.scalable_mh_steps import initial_state, run_chunk
 from tallbayes.kernels.sketched_thinning import thin_by_sketch
 from tallbayes.kernels.surrogate_trials import no_surrogate_trials, surrogate_trials
 from tallbayes.kernels.surrogate_values import evaluators
-from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms, terms_at
+from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms, prior_at, terms_at
 from tallbayes.kernels.thinning import thin
 from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
@@ -286,7 +286,7 @@ def prepare_thinning(
         plan,
         partial(step_cost, model.n, model.d, order, move, exact.size),
         supply,
-        answer_from(model, metric),
+        answer_from(model, metric, prior_at),
         partial(exceeds, model.rows),
         table_bytes=sum(array.nbytes for array in shared) + expansion.surrogate.padded.nbytes,
         chain_bytes=0 if supply.endless else supply.chain_bytes,

@@ -1,14 +1,18 @@
 """The posterior as a compiled chain sees it, and its acceptance probability by enumeration of all rows."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.models.base import Model
 from tallbayes.models.predictors import lines_of_row, predict
 from tallbayes.setup.bounds import Bound, distance_from_centre, event_factors, shift
 from tallbayes.setup.core import Core, core_at
 from tallbayes.setup.exact_prior import ExactPrior, exact_at
+from tallbayes.setup.expansion import expand
+from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import Polynomial, evaluate
 from tallbayes.setup.sketch import Sketch
 from tallbayes.setup.tables import Tables, tables_at
@@ -105,9 +109,17 @@ def terms_at(terms: Terms, z: Matrix) -> Vector:
 
 def prior_at(target: Target, z: Vector) -> float:
     """Return the prior, less the proposal's G."""
-    points = z[None]
-    plain = evaluate(target.prior, points)[0] + exact_at(target.exact, points)[0]
-    return float(plain - tables_at(target.surrogate.terms.tables, points)[0])
+    return _plain_prior(target.prior, target.exact, z) - float(tables_at(target.surrogate.terms.tables, z[None])[0])
+
+
+def prior_of(model: Model, metric: Metric) -> Callable[[Any, Vector], float]:
+    """Return the same function for targets of any kind: the model's prior, with nothing taken off."""
+    _, prior, _, exact = expand(model, metric, 0, None)
+    return lambda target, z: _plain_prior(prior, exact, z)
+
+
+def _plain_prior(normal: Polynomial, exact: ExactPrior, z: Vector) -> float:
+    return float(evaluate(normal, z[None])[0] + exact_at(exact, z[None])[0])
 
 
 def inside_support(target: Any, z: Vector) -> Vector:
