@@ -174,6 +174,7 @@ class SecondProcess:
             return
         self._started = time.monotonic()
         atexit.register(self._process.terminate)
+        threading.Thread(target=self._process.wait, daemon=True).start()  # or it would stay in the table of processes
 
     def may_make(self, function: Any) -> bool:
         """Return whether it is at work and may still compile a function of a chain."""

@@ -267,7 +267,7 @@ def _few_effective_draws(look: Look) -> list[Finding]:
     if not concerned:
         return []
     worst = concerned[0]
-    slow, enough = fewest[worst] >= wanted, max(IN_ALL, PER_CHAIN * look.chains)
+    slow, enough = fewest[worst] >= wanted, float(max(IN_ALL, PER_CHAIN * look.chains))
     if slow:
         wanted = enough = MORE_OF_SLOW * wanted
     words = (
