@@ -14,9 +14,16 @@ from scipy import stats
 import tallbayes as tb
 from problems import CASES, Driver, bench, in_batches, run, stream
 from tallbayes.kernels.target import step_rate
-from tallbayes.models.products import times_transposed, weighted_gram
+from tallbayes.models import products
+from tallbayes.models.products import (
+    mixed_moments,
+    row_lengths,
+    times_transposed,
+    weighted_gram,
+    weighted_triples,
+)
 from tallbayes.setup.polynomial import polynomial
-from tallbayes.sources import alias
+from tallbayes.sources import alias, supply
 from tallbayes.sources.alias import alias_table, draw_row, uniform_index
 from tallbayes.sources.memory import rows_of_columns
 from tallbayes.sources.threads import Shared, pool
@@ -90,6 +97,24 @@ def test_alias_table_of_many_slices():
     drawn = table[:, 0].copy()
     np.add.at(drawn, table[:, 1].astype(np.int64), 1.0 - table[:, 0])
     np.testing.assert_allclose(drawn / psi.size, psi / psi.sum(), rtol=1e-7, atol=1e-16)
+
+
+@pytest.mark.parametrize("kernel", [tb.kernels.ScalableMH(order=2), tb.kernels.ZigZag()])
+def test_the_alias_table_is_made_by_as_many_threads_as_are_asked_for(kernel, monkeypatch):
+    asked = []
+
+    def noted(psi, *, threads=None):
+        asked.append(threads)
+        return alias_table(psi, threads=threads)
+
+    monkeypatch.setattr(supply, "alias_table", noted)
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((500, 2))
+    for threads in (1, 3):
+        model = tb.Regression(X, (rng.random(500) < 0.5).astype(float), tb.families.Bernoulli())
+        kernel.prepare(model, threads=threads)
+        assert set(asked) == {threads}
+        asked.clear()
 
 
 def test_all_weights_zero():
@@ -219,6 +244,94 @@ def test_weighted_products_take_weights_of_any_sign(negative):
     for w, x in zip(weight, rows, strict=True):
         wanted += w * np.outer(x, x)
     np.testing.assert_allclose(weighted_gram(rows, weight), wanted, rtol=0, atol=1e-12)
+
+
+# -- products of many tiles and panels --
+
+
+def gram_tile(d):
+    return max(products.TILE // d, products.FEWEST_ROWS)
+
+
+def triples_tile(d):
+    return max(products.TILE // d, 256)
+
+
+def rows_and_weights(n, d, *, within=False, seed=3):
+    """Rows none of which is small, as a matrix or as columns of a wider one, and weights of both signs."""
+    rng = np.random.default_rng(seed)
+    wide = rng.uniform(0.5, 2.0, (n, d + 3)) * rng.choice([-1.0, 1.0], (n, d + 3))
+    weight = rng.uniform(0.5, 2.0, n) * rng.choice([-1.0, 1.0], n)
+    weight[n // 3] = 0.0
+    return (wide[:, 2 : d + 2] if within else wide[:, :d].copy()), weight
+
+
+def assert_sums(found, formula, *parts):
+    """Compare a sum with np.einsum, by the sum of absolute values: a row off by 1 % is some 1e-7 of it."""
+    wanted = np.einsum(formula, *parts)
+    size = np.einsum(formula, *(np.abs(part) for part in parts))
+    assert found.shape == wanted.shape
+    assert np.max(np.abs(found - wanted) / size) < 1e-11
+
+
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("signs", ["both", "positive", "negative"])
+@pytest.mark.parametrize("d", [1, 10, 33, 65])
+def test_weighted_gram_of_many_tiles(d, signs, within):
+    rows, weight = rows_and_weights(2 * gram_tile(d) + 1, d, within=within)
+    weight = {"both": weight, "positive": np.abs(weight), "negative": -np.abs(weight)}[signs]
+    found = weighted_gram(rows, weight)
+    assert_sums(found, "n,na,nb->ab", weight, rows, rows)
+    np.testing.assert_array_equal(found, found.T)
+
+
+@pytest.mark.parametrize("d", [1, 2, 10, 13])
+def test_weighted_triples_of_many_tiles(d):
+    rows, weight = rows_and_weights(2 * triples_tile(d) + 1, d)
+    packed, dense = iter(weighted_triples(rows, weight)), np.empty((d, d, d))
+    for a in range(d):
+        for b in range(a + 1):
+            for c in range(b + 1):
+                dense[a, b, c] = dense[a, c, b] = dense[b, a, c] = next(packed)
+                dense[b, c, a] = dense[c, a, b] = dense[c, b, a] = dense[a, b, c]
+    assert next(packed, None) is None
+    assert_sums(dense, "n,na,nb,nc->abc", weight, rows, rows, rows)
+
+
+TRIANGLES = {
+    "lower": np.tril,
+    "full": lambda matrix: matrix,
+    "upper": np.triu,
+    "columns in another order": lambda matrix: np.tril(matrix)[:, ::-1],
+    "one number above": lambda matrix: np.tril(matrix) + np.eye(len(matrix), k=len(matrix) - 1),
+}
+
+
+@pytest.mark.parametrize("shape", TRIANGLES)
+@pytest.mark.parametrize("d", [1, 10, products.PANEL, products.PANEL + 1, 2 * products.PANEL + 1])
+def test_rows_times_a_matrix_of_many_panels(d, shape):
+    rows, _ = rows_and_weights(2 * gram_tile(d) + 1, d)
+    square, _ = rows_and_weights(d, d, seed=4)
+    matrix = np.ascontiguousarray(TRIANGLES[shape](square))
+    times_transposed(np.full((rows.shape[0] + 5, d), np.nan), np.ones((d, d)))  # what was in that memory is gone
+    found = times_transposed(rows, matrix)
+    size = np.maximum(np.einsum("nj,ij->ni", np.abs(rows), np.abs(matrix)), 1e-300)
+    assert np.max(np.abs(found - np.einsum("nj,ij->ni", rows, matrix)) / size) < 1e-13
+
+
+@pytest.mark.parametrize("widths", [(1, 4, 6), (6, 1, 4), (4, 6, 1), (3, 3, 2), (2, 2, 2), (1, 10, 33), (5, 3, 4)])
+def test_mixed_moments_of_many_rows(widths):
+    n = 2 * gram_tile(max(widths)) + 1
+    (a, weight), (b, _), (c, _) = (
+        rows_and_weights(n, d, within=True, seed=d + 7 * k) for k, d in enumerate(widths)
+    )
+    assert_sums(mixed_moments(a, b, c, weight), "n,na,nb,nc->abc", weight, a, b, c)
+
+
+@pytest.mark.parametrize("d", [1, 10, 33, 65])
+def test_lengths_of_many_rows(d):
+    rows, _ = rows_and_weights(2 * gram_tile(d) + 1, d)
+    np.testing.assert_allclose(row_lengths(rows), np.sqrt(np.einsum("na,na->n", rows, rows)), rtol=1e-13)
 
 
 def test_columns_of_every_kind_become_rows():

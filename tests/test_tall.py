@@ -15,7 +15,7 @@ import tallbayes as tb
 from tallbayes.errors import InputError
 from tallbayes.kernels.mixing import effective_draws
 from tallbayes.setup.setup import setup_of
-from tallbayes.sources.base import checksum
+from tallbayes.sources.base import Block, checksum
 from tallbayes.sources.files import FileTable
 from tallbayes.sources.mapped import ColumnsToBlock, MappedSource
 from tallbayes.sources.tables import open_table
@@ -519,6 +519,56 @@ def test_checksums_see_every_number():
     exchanged[[3, 5], 1] = exchanged[[5, 3], 1]
     assert checksum(block._replace(X=exchanged)) != before
     assert checksum(block._replace(X=block.X.copy())) == before
+
+
+def exchange(values, i, j):
+    values[[i, j]] = values[[j, i]]
+
+
+KINDS_OF_NUMBERS = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "single": lambda rng, shape: rng.standard_normal(shape).astype(np.float32).astype(np.float64),
+    "binary": lambda rng, shape: rng.integers(0, 2, shape).astype(np.float64),
+    "signs": lambda rng, shape: rng.choice([-1.0, 1.0], shape),
+    "counts": lambda rng, shape: rng.poisson(3.0, shape).astype(np.float64),
+    "powers": lambda rng, shape: 2.0 ** rng.integers(-900, 900, shape),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_NUMBERS)
+@pytest.mark.parametrize("n", [700, 8192])
+def test_checksums_see_rows_that_change_places(kind, n):
+    """Any two rows, at any distance; the whole of them, or one of their numbers."""
+    rng = np.random.default_rng(12)
+    make = KINDS_OF_NUMBERS[kind]
+    block = Block(0, make(rng, (n, 6)), make(rng, (n, 1)), make(rng, n), make(rng, n))
+    before = checksum(block)
+    apart = [1, 2, 3, 8, 64, 85, 128, 255, 256, 257, 512, 2048, 4096, n - 1]
+    pairs = [
+        (i, i + step) for step in apart if step < n for i in {0, 1, (n - step) // 2, n - step - 1} if i + step < n
+    ]
+    pairs += [tuple(rng.choice(n, 2, replace=False)) for _ in range(100)]
+    X, *others = block[1:]
+    for i, j in pairs:
+        for some in ([X, *others], [X], [X[:, 1]], *([other] for other in others)):
+            if all(np.array_equal(values[i], values[j]) for values in some):
+                continue
+            for values in some:
+                exchange(values, i, j)
+            assert checksum(block) != before, (i, j)
+            for values in some:
+                exchange(values, i, j)
+    assert checksum(block) == before
+
+
+def test_checksums_see_columns_that_change_places():
+    rng = np.random.default_rng(13)
+    for n in (1, 2, 1000):
+        X, others = rng.standard_normal((n, 3)), [rng.random(n) for _ in range(3)]
+        block = Block(0, X, others[0][:, None], others[1], others[2])
+        turned = X[:, [1, 0, 2]].copy(), X[:, [2, 1, 0]].copy()
+        parts = [block._replace(weight=block.offset, offset=block.weight), *(block._replace(X=x) for x in turned)]
+        assert len({checksum(each) for each in (block, *parts)}) == 4
 
 
 FULL = """

@@ -102,7 +102,7 @@ class ArraySource(Source):
     def supply(self, drawing: Drawing | None, *, threads: int | None = None) -> Any:
         """Return all rows, any of which a chain may draw at any time."""
         assert drawing is not None
-        return WholeSupply(self, drawing)
+        return WholeSupply(self, drawing, threads)
 
 
 def per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vector:

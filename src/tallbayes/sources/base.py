@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.compiled import compiled
 from tallbayes.errors import InputError
 from tallbayes.sources.memory import writable_view
 from tallbayes.sources.threads import Shared, available_threads, give_back_rooms, one_blas_thread, pool
@@ -33,8 +34,10 @@ SUPPLY, RANDOM_ACCESS = "supply", "random access"
 
 MANY, NEIGHBOURS = 30_000, 8
 """From so many rows on a subsample is taken by so many neighbours at a time."""
-MULTIPLIER, MASK, LINE = 6364136223846793005, 2**64 - 1, 256
-"""Of checksums; the last is rows that are added at a time."""
+MULTIPLIER, MASK = 6364136223846793005, 2**128 - 1
+"""Of checksums."""
+STEP = np.uint64(0x9E3779B97F4A7C15)
+"""What keys of checksums are made of."""
 
 
 _ONE_PASS = threading.RLock()
@@ -306,19 +309,36 @@ def gather_rows(block: Block, chosen: NDArray[np.int64]) -> GatheredRows:
 
 
 def checksum(block: Block) -> int:
-    """Return a sum of the bits of all numbers of a block that is in float64; another value of any gives another."""
+    """Return a number made of the bits of all numbers of a block that is in float64.
+
+    Another value of any one of them gives another, and so do numbers that change places, all but certainly.
+    """
     total = 0
     for part in (array for array in block[1:] if array.size):
-        words = part.view(np.uint64).reshape(part.shape[0], -1)
-        rows, columns = words.shape
-        # Many rows side by side first: long lines are added several times faster.
-        wide = rows // LINE * LINE
-        sums = np.add.reduce(words[:wide].reshape(-1, LINE * columns), axis=0)
-        sums[: (rows - wide) * columns] += words[wide:].reshape(-1)
-        # Odd factors that differ, so that numbers which change places are seen as well.
-        factors = np.arange(1, 2 * sums.size, 2, dtype=np.uint64) * np.uint64(MULTIPLIER)
-        total = (total * MULTIPLIER + int(np.sum(sums * factors)) + 1) & MASK
+        with np.errstate(over="ignore"):  # which is said if compilation is switched off
+            plain, keyed = _sums_of_bits(part.view(np.uint64).reshape(-1))
+        total = (total * MULTIPLIER + (int(plain) << 64) + int(keyed) + 1) & MASK
     return total
+
+
+@compiled
+def _sums_of_bits(words: NDArray[np.uint64]) -> tuple[Any, Any]:
+    """Return the sum of some integers, which sees any single change; and one that depends on their places.
+
+    For the second a key is added to each integer, and its lower half then multiplied by its upper half: numbers that
+    differ in their sign alone, which change the last bit only, are seen to change places as well. Keys follow no line:
+    the numbers of a row move as far as each other, and what they change would cancel. One exchange in some 2^32 is not
+    seen.
+    """
+    plain, keyed, place = np.uint64(0), np.uint64(0), np.uint64(0)
+    lower, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    for i in range(words.size):
+        place += STEP
+        key = (place & lower) * (place >> half)
+        with_key = words[i] + (key ^ (key >> half))
+        plain += words[i]
+        keyed += (with_key & lower) * (with_key >> half)
+    return plain, keyed
 
 
 def _plus(total: Any, more: Any) -> Any:

@@ -84,13 +84,15 @@ class WholeSupply:
         The rows.
     drawing : Drawing
         Their bounds.
+    threads : int or None
+        Threads for the table to draw from.
     """
 
     endless = True
 
-    def __init__(self, source: "ArraySource", drawing: Drawing) -> None:
+    def __init__(self, source: "ArraySource", drawing: Drawing, threads: int | None = None) -> None:
         assert drawing.psi is not None
-        self.rows = whole_rows(source, drawing.psi, drawing.shares)
+        self.rows = whole_rows(source, drawing.psi, drawing.shares, threads=threads)
         self._alive = source
 
     def refill(self) -> SuppliedRows:
@@ -102,9 +104,11 @@ class WholeSupply:
         return self
 
 
-def whole_rows(source: "ArraySource", psi: Vector, shares: NDArray[np.float32] = WHOLE) -> SuppliedRows:
+def whole_rows(
+    source: "ArraySource", psi: Vector, shares: NDArray[np.float32] = WHOLE, *, threads: int | None = None
+) -> SuppliedRows:
     """Return all rows of a source in memory, with a table to draw them from."""
-    table = alias_table(psi)
+    table = alias_table(psi, threads=threads)
     return SuppliedRows(describe(source.X), source.responses, source.weight, source.offset, psi, shares, table)
 
 
