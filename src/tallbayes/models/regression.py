@@ -18,8 +18,9 @@ from tallbayes.families.responses import CountResponse, robust_spread, without_o
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
 from tallbayes.models.new_rows import for_new_rows, new_rows
-from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns, parted
+from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns
 from tallbayes.models.predictors import Predictors, predictors_of
+from tallbayes.models.prior_names import parted
 from tallbayes.models.starts import ridge_of_parameters, starting_parameters
 from tallbayes.models.stored import store
 from tallbayes.models.subsamples import FEW_ROWS, START_ROWS, subsample_sizes
@@ -74,7 +75,9 @@ class Regression(Model):
         Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
         dictionary from names to priors. Defaults to ``WeaklyInformative()``, also for columns that a dictionary
         leaves out; `tallbayes.explain` prints what that is for these data. A dictionary may also name coefficients of
-        the scale, ``"scale_beta[z]"``, and other parameters of the family as a summary names them, ``"cut[low|high]"``.
+        the scale, ``"scale_beta[z]"``, and other parameters of the family as a summary names them, ``"cut[low|high]"``,
+        or all of a kind, ``"scale_beta"``, ``"cut"``. Of classes a column stands for its coefficient in each;
+        ``"green: x"`` is that of one. Also the beginning of names with a star: ``"green: *"``.
     offset : array_like or str or None
         Known part of each row's predictor; the name of a column in a table.
     weights : array_like or str or None
@@ -164,16 +167,17 @@ class Regression(Model):
             self.source = EncodedSource(source, family.encode)
             self.source.kept_samples.update(source.kept_samples)
             source.kept_samples.clear()
-        own, self._further_given = parted(self._by_name(prior), columns, self.structure)
+        own, further_given = parted(prior, columns, self.structure, self._terms())
         self.prior = each(own, columns)
         level = family.predictor_level(self.profile.responses)
-        resolved = self.prior.resolve(SomeColumns.of(self.profile, 0, len(columns))._replace(level=level), scale)
+        some = SomeColumns.of(self.profile, 0, len(columns))._replace(level=level)
+        resolved = self.prior.resolve(some, scale)
         _refuse_without_scale(resolved, columns)
-        self.coefficient_priors = all_priors(self, resolved, len(columns), self._further_given)
+        self.coefficient_priors = all_priors(self, resolved, some, further_given)
 
-    def _by_name(self, prior: Any) -> Any:
-        """Return priors by the names of parameters, if they were given in another way."""
-        return prior
+    def _terms(self) -> dict[str, list[str]] | None:
+        """Return the parameters of each term by which priors may be given; None where there are no terms."""
+        return None
 
     @property
     def columns(self) -> list[str]:
