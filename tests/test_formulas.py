@@ -473,7 +473,7 @@ def test_other_parameters_have_priors_by_the_names_of_the_summary(frame):
     assert scales_of(zeros)["zero_logit"] == 3
     for key, family, message in (
         ("scale", tb.families.Gaussian(), "expected that as an argument of the family, e.g. scale=tb.priors.Half"),
-        ("scale", BERNOULLI, "'scale' is not a coefficient"),
+        ("scale", BERNOULLI, "'scale' is neither a coefficient"),
         ("cut[a|c]", tb.families.Ordinal(list("abc")), r"'cut\[a\|c\]' is neither a coefficient nor a term"),
     ):
         response = {"Gaussian": "z", "Bernoulli": "y", "Ordinal": "g"}[type(family).__name__]
@@ -484,6 +484,48 @@ def test_other_parameters_have_priors_by_the_names_of_the_summary(frame):
     X, z = frame[["x"]], frame["z"]
     with pytest.raises(InputError, match=r"'w' is not a parameter; the names are x, scale_beta\[x\]"):
         tb.Regression(X, z, tb.families.Gaussian(), {"w": normal(0, 1)}, scale_design=X)
+
+
+def test_arrays_take_priors_by_the_names_that_formulas_take(frame):
+    normal, X = tb.priors.Normal, frame[["x", "m"]]
+    spread = {"scale_beta": normal(0, 0.3), "scale_beta[m]": normal(0, 0.4), "x*": normal(0, 7)}
+    model = tb.Regression(X, frame["z"], tb.families.Gaussian(), spread, scale_design=X)
+    scale = scales_of(model)
+    assert (scale["scale_beta[x]"], scale["scale_beta[m]"], scale["x"]) == (0.3, 0.4, 7)
+    y = frame["g"].map({"a": 0, "b": 1, "c": 2}).to_numpy()
+    levels = tb.Regression(X, y, tb.families.Ordinal(), {"cut": normal(1, 2), "cut[1|2]": normal(0, 3)})
+    assert [scales_of(levels)[f"cut[{name}]"] for name in ("0|1", "1|2")] == [2, 3]
+    zeros = tb.Regression(X, y, tb.families.HurdlePoisson(), {"zero_logit_beta": normal(0, 3)}, scale_design=X)
+    assert scales_of(zeros)["zero_logit_beta[m]"] == 3
+    with pytest.raises(InputError, match="'q\\*' is not a parameter; the names are x, m, cut"):
+        tb.Regression(X, y, tb.families.Ordinal(), {"q*": normal(0, 1)})
+
+
+def test_coefficients_of_a_class_have_priors_by_the_names_of_the_summary(frame):
+    normal, classes = tb.priors.Normal, tb.families.Categorical(list("abc"))
+    given = {"b: x": normal(0, 0.1), "c: *": normal(0, 3), "m": normal(0, 5), "b:C(h)": normal(0, 6)}
+    model = tb.glm("g ~ x + m + C(h)", frame, classes, given)
+    scale = scales_of(model)
+    assert model.names == shown_names(model.outputs)
+    assert (scale["b: x"], scale["c: x"], scale["c: Intercept"]) == (0.1, 3, 3)
+    assert (scale["b: m"], scale["c: m"]) == (5, 5)  # a name is more particular than a beginning
+    assert {scale[f"b: {name}"] for name in model.terms["C(h)"]} == {6.0}
+    default = scales_of(tb.glm("g ~ x + m + C(h)", frame, classes))
+    assert scale["b: Intercept"] == default["b: Intercept"]
+    one = scales_of(tb.glm("g ~ x", frame, classes, {"x": normal(0, 4), "c: x": normal(0, 2)}))
+    assert (one["b: x"], one["c: x"]) == (4, 2)
+    X, y = frame[["x", "m"]], frame["g"].map({"a": 0, "b": 1, "c": 2}).to_numpy()
+    for family, second in ((tb.families.Categorical(), "2"), (classes, "c")):
+        scale = scales_of(tb.Regression(X, y, family, {f"{second}: x": normal(0, 0.1), "x": normal(0, 2)}))
+        assert [prior for name, prior in scale.items() if name.endswith("x")] == [2, 0.1]
+        scale = scales_of(tb.Regression(X, y, family, {f"{second}: *": normal(0, 8)}))
+        assert [scale[f"{second}: {name}"] for name in "xm"] == [8, 8]
+    weak = tb.Regression(X, y, classes, {"b: m": tb.priors.WeaklyInformative(5.0)})
+    assert scales_of(weak)["b: m"] == pytest.approx(2 * scales_of(weak)["c: m"])
+    with pytest.raises(InputError, match="'d: x' is not a coefficient; the names are x, m, b: x, b: m, c: x, c: m"):
+        tb.Regression(X, y, classes, {"d: x": normal(0, 1)})
+    with pytest.raises(InputError, match=r"Coefficients: .*'b: x'"):
+        tb.glm("g ~ x", frame, classes, {"d: x": normal(0, 1)})
 
 
 # -- what a model says --

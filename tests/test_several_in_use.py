@@ -302,6 +302,30 @@ def test_classes_and_levels_in_formulas(frame):
         tb.glm("c ~ a", named, F.Categorical(4))
 
 
+def test_a_response_has_the_reference_that_its_formula_says(frame):
+    named = frame.assign(c=np.array(["p", "q", "r"])[frame["c"].astype(int)])
+    for stream in (False, True):
+        model = tb.glm("C(c, Treatment('r')) ~ a", named, F.Categorical(), stream=stream)
+        assert model.family.labels == ("r", "p", "q")
+        assert model.names == ["p: Intercept", "p: a", "q: Intercept", "q: a"]
+    listed = tb.glm("C(c, levels=['r', 'p', 'q']) ~ a", named, F.Categorical())
+    np.testing.assert_allclose(setup_of(model).mode.theta, setup_of(listed).mode.theta, rtol=1e-9)
+    assert tb.glm("C(c, Treatment) ~ a", named, F.Categorical()).family.labels == ("p", "q", "r")
+    numbered = tb.glm("C(c, Treatment(2)) ~ a", frame, F.Categorical())
+    assert numbered.family.labels == ("2", "0", "1")
+    two = tb.glm("C(c, Treatment('r')) ~ a", named[named["c"] != "q"], F.Bernoulli())
+    assert two.notes[0] == "C(c, Treatment('r')): the event is 'p', against 'r'"
+    for formula, family, message in (
+        ("C(c, Sum) ~ a", F.Categorical(), r"a coding, .* Write C\(c, levels=\['p', 'q', 'r'\]\) ~ \.\.\."),
+        ("C(c, contr.SAS) ~ a", F.Categorical(), "has a coding"),
+        ("C(c, Treatment('r'), levels=['p', 'q', 'r']) ~ a", F.Ordinal(), "has a coding"),
+        ("C(c, Treatment('s')) ~ a", F.Categorical(), "'s', the reference in .*, is not among its levels"),
+        ("C(c, Treatment('r')) ~ a", F.Categorical(["q", "r", "p"]), "in Categorical.* it is 'q'"),
+    ):
+        with pytest.raises(tb.errors.InputError, match=message):
+            tb.glm(formula, named, family)
+
+
 def test_noise_is_as_scipy_has_it():
     """Densities of the noise beside scipy's."""
     y = np.linspace(-3.0, 4.0, 11)

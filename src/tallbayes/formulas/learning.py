@@ -10,8 +10,8 @@ import numpy as np
 
 from tallbayes.errors import InputError
 from tallbayes.families import Family, Ordinal
-from tallbayes.formulas.columns import LABELS, Labels, Value, is_boolean, kind_of, label_values
-from tallbayes.formulas.design import FULL, Design, Factor, coded
+from tallbayes.formulas.columns import LABELS, Labels, Value, is_boolean, kind_of, label_values, plain_level
+from tallbayes.formulas.design import FULL, Design, Factor, coded, shortened
 from tallbayes.formulas.expressions import Categories, Expression, Several, States, evaluate
 from tallbayes.formulas.formula import Formula, unique
 from tallbayes.formulas.recipe import Recipe, weights_of
@@ -91,9 +91,7 @@ def learn(
         design.parts = tuple(part for part in design.parts if part.factors)
     if not design.names:
         raise InputError(f"formula: {formula.text!r} gives no column, so there is nothing to estimate.")
-    levels = _levels(response, _sample(response, found, {}), found) if response.text in found.levels else None
-    if levels is not None:
-        levels = _in_order_of(response, levels, family, table)
+    levels = _of_response(response, found, family, table) if response.text in found.levels else None
     own: States = {}
     variables = unique([*formula.columns, *(scale.columns if scale is not None else ())])
     if levels is None and response.learned:
@@ -204,6 +202,46 @@ def _levels(expression: Expression, sample: Any, found: Survey) -> tuple[Any, ..
     if isinstance(sample, Categories) and sample.levels is not None:
         return sample.levels
     return found.ordered(expression.text)
+
+
+def _of_response(response: Expression, found: Survey, family: Family, table: Any) -> tuple[Any, ...]:
+    """Return the levels of a response in the order in which they are numbered."""
+    sample = _sample(response, found, {})
+    levels = _in_order_of(response, _levels(response, sample, found), family, table)
+    coding = sample.contrasts if isinstance(sample, Categories) else None
+    return levels if coding is None else _reference_first(response, levels, family, coding)
+
+
+def _reference_first(response: Expression, levels: tuple[Any, ...], family: Family, coding: Any) -> tuple[Any, ...]:
+    """Return the levels of a response with the reference of ``Treatment`` first; raise for other codings.
+
+    These say what is compared with what among columns of a design, of which a response has none.
+    """
+    from formulaic.transforms.contrasts import TreatmentContrasts
+    from formulaic.utils.sentinels import UNSET
+
+    inner = response.argument(0).text
+    listed = f"C({inner}, levels=[{', '.join(map(repr, levels))}]) ~ ..."
+    if isinstance(family, Ordinal) or type(coding) is not TreatmentContrasts:
+        raise InputError(
+            f"formula: the response {response.text!r} has a coding, which is for terms after the ~; of a response only "
+            f"the order of its levels counts{'' if isinstance(family, Ordinal) else ', the reference first'}. Write "
+            f"{listed} with the levels in that order."
+        )
+    if coding.base is UNSET:
+        return levels
+    base = plain_level(coding.base)
+    if base not in levels:
+        raise InputError(
+            f"formula: {base!r}, the reference in {response.text!r}, is not among its levels: {shortened(levels)}."
+        )
+    said = getattr(family, "classes", None)
+    if isinstance(said, tuple) and said[0] != str(base):
+        raise InputError(
+            f"formula: the reference in {response.text!r} is {base!r}, and in {family!r} it is {said[0]!r}, the first "
+            f"class. Say it once: leave the coding out, or put {base!r} first."
+        )
+    return (base, *(level for level in levels if level != base))
 
 
 def _in_order_of(response: Expression, levels: tuple[Any, ...], family: Family, table: Any) -> tuple[Any, ...]:

@@ -17,7 +17,6 @@ from tallbayes.formulas.collapse import collapse as put_together
 from tallbayes.formulas.expressions import Expression, column, read
 from tallbayes.formulas.formula import Formula, read_formula, unique
 from tallbayes.formulas.learning import Learned, learn, needed_columns
-from tallbayes.formulas.priors import by_coefficient
 from tallbayes.formulas.recipe import OFFSET, WEIGHTS, Recipe, ToBlock, Together
 from tallbayes.formulas.restored import KIND
 from tallbayes.formulas.rows import CompleteTable, check_setting, in_memory, new_family, new_source
@@ -94,9 +93,13 @@ class FormulaRegression(Regression):
         super().__init__(source, None, family, prior, scale_design=scale)
         self._given = columns
 
-    def _by_name(self, prior: Any) -> Any:
-        """Return priors by parameter, from those by term or by the beginning of names."""
-        return by_coefficient(prior, self.recipe.design, self.structure.others, self.recipe.scale)
+    def _terms(self) -> dict[str, list[str]]:
+        """Return the coefficients of each term, those of a second predictor as ``scale_beta[term]``."""
+        found, scale = dict(self.recipe.design.terms), self.recipe.scale
+        group = self.structure.outputs[-1].name
+        for term, columns in ({} if scale is None else scale.terms).items():
+            found[f"{group}[{term}]"] = [f"{group}[{column}]" for column in columns]
+        return found
 
     @property
     def formula(self) -> str:
@@ -262,7 +265,7 @@ def glm(
         Likelihood, from `tallbayes.families`.
     prior : Prior or sequence of Prior or mapping or None
         As for `Regression`; keys of a dictionary are coefficients, terms (``"C(month)"``, all of its coefficients), or
-        the beginning of names with a star (``"bs(hour*"``).
+        the beginning of names with a star (``"bs(hour*"``); of one class: ``"green: x"``, ``"green: C(month)"``.
     scale_formula : str or None
         Formula of the log scale, without a response, of families whose scale is unknown: ``"~ hour"``.
     offset : str or array_like or None

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
-from tallbayes.families.structure import Structure
 from tallbayes.models.starts import refuse_certain_scale, refuse_certain_shape
 from tallbayes.priors import HalfStudentT, InverseGamma, Normal, Prior, ScalePrior
 from tallbayes.priors.resolved import CoefficientPriors, joined
@@ -59,7 +58,7 @@ def add_columns(source: Source, design: ArrayLike) -> list[str]:
             "table: tb.Regression(table, 'y', family, design=[...], scale_design=[...])."
         )
     own = [str(name) for name in design.columns] if hasattr(design, "columns") else None
-    matrix = design_matrix(design)
+    matrix = design_matrix(design, "scale_design")
     if matrix.shape[0] != source.n:
         raise InputError(f"scale_design: {matrix.shape[0]} rows were given; X has {source.n}.")
     names = own or [f"z{j}" for j in range(matrix.shape[1])]
@@ -69,34 +68,17 @@ def add_columns(source: Source, design: ArrayLike) -> list[str]:
     return names
 
 
-def parted(prior: Any, columns: list[str], structure: Structure) -> tuple[Any, dict[str, Prior]]:
-    """Return what a prior says of the columns' coefficients, and what it says of other parameters by their names."""
-    if not isinstance(prior, Mapping):
-        return prior, {}
-    given = {str(key): value for key, value in prior.items()}
-    for output in structure.outputs[1:]:
-        if output.log and not {output.name, f"log({output.name})"}.isdisjoint(given.keys() - set(columns)):
-            raise InputError(
-                f"prior: {output.name!r} was given a prior by name; expected that as an argument of the family, e.g. "
-                f"{output.name}=tb.priors.HalfNormal(10)."
-            )
-    further = {name: given.pop(name) for name in structure.others if name in given and name not in columns}
-    for name, value in further.items():
-        if not isinstance(value, Prior):
-            raise InputError(f"prior: {name!r} has {value!r}; expected e.g. tb.priors.Normal(0, 1).")
-    unknown = [key for key in given if key not in columns]
-    if unknown and structure.others:
-        raise InputError(
-            f"prior: {unknown[0]!r} is not a parameter; the names are {', '.join([*columns, *structure.others])}."
-        )
-    return given if given or not further else None, further
-
-
 def all_priors(
-    model: "Regression", coefficients: CoefficientPriors, columns: int, given: Mapping[str, Prior]
+    model: "Regression", coefficients: CoefficientPriors, some: SomeColumns, given: Mapping[str, Prior]
 ) -> CoefficientPriors:
     """Return the priors of all parameters, in their order, from those of the columns' coefficients."""
-    parts = [coefficients] * (model.structure.outputs[0].count // columns)
+    columns, beta = some.mean.size, model.structure.outputs[0].count
+    parts = [coefficients] * (beta // columns)
+    particular = {j: given[name] for j, name in enumerate(model.structure.names[:beta]) if name in given}
+    if particular and len(parts) > 1:  # of a coefficient in one class
+        every = joined(*parts)
+        own = {j: prior.resolve(some, model.unit).part(j % columns) for j, prior in particular.items()}
+        parts = [own.get(j, every.part(j)) for j in range(beta)]
     for output in model.structure.outputs[1:]:
         if output.log and output.labels is None:
             parts.append(_of_positive(model, output.name))

@@ -18,8 +18,9 @@ from tallbayes.families.responses import CountResponse, robust_spread, without_o
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
 from tallbayes.models.new_rows import for_new_rows, new_rows
-from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns, parted
+from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns
 from tallbayes.models.predictors import Predictors, predictors_of
+from tallbayes.models.prior_names import parted
 from tallbayes.models.starts import ridge_of_parameters, starting_parameters
 from tallbayes.models.stored import store
 from tallbayes.models.subsamples import FEW_ROWS, START_ROWS, subsample_sizes
@@ -27,6 +28,7 @@ from tallbayes.models.variables import LEVELS, Setting, Variable, known
 from tallbayes.priors.coefficients import each
 from tallbayes.priors.resolved import NORMAL, CoefficientPriors
 from tallbayes.sources.arrays import (
+    RESPONSE,
     ArraySource,
     column_names,
     design_matrix,
@@ -74,7 +76,9 @@ class Regression(Model):
         Prior of the coefficients, from `tallbayes.priors`: one for all, a list with one for each column, or a
         dictionary from names to priors. Defaults to ``WeaklyInformative()``, also for columns that a dictionary
         leaves out; `tallbayes.explain` prints what that is for these data. A dictionary may also name coefficients of
-        the scale, ``"scale_beta[z]"``, and other parameters of the family as a summary names them, ``"cut[low|high]"``.
+        the scale, ``"scale_beta[z]"``, and other parameters of the family as a summary names them, ``"cut[low|high]"``,
+        or all of a kind, ``"scale_beta"``, ``"cut"``. Of classes a column stands for its coefficient in each;
+        ``"green: x"`` is that of one. Also the beginning of names with a star: ``"green: *"``.
     offset : array_like or str or None
         Known part of each row's predictor; the name of a column in a table.
     weights : array_like or str or None
@@ -155,7 +159,7 @@ class Regression(Model):
         with silence():  # a moment's compilation, which is not worth a word
             self.profile: Profile = self._look_at(source)
         self.checking_passes = source.passes - before
-        refuse_unusable_columns(self.profile.largest, source.names)
+        refuse_unusable_columns(self.profile.largest, source.names, self.further)
         self.unit = scale = family.predictor_scale(self.profile.responses, self.profile.weights)
         if isinstance(source, ArraySource):
             coded, weight = family.encode(source.responses[:, 0], source.weight)
@@ -164,16 +168,17 @@ class Regression(Model):
             self.source = EncodedSource(source, family.encode)
             self.source.kept_samples.update(source.kept_samples)
             source.kept_samples.clear()
-        own, self._further_given = parted(self._by_name(prior), columns, self.structure)
+        own, further_given = parted(prior, columns, self.structure, self._terms())
         self.prior = each(own, columns)
         level = family.predictor_level(self.profile.responses)
-        resolved = self.prior.resolve(SomeColumns.of(self.profile, 0, len(columns))._replace(level=level), scale)
+        some = SomeColumns.of(self.profile, 0, len(columns))._replace(level=level)
+        resolved = self.prior.resolve(some, scale)
         _refuse_without_scale(resolved, columns)
-        self.coefficient_priors = all_priors(self, resolved, len(columns), self._further_given)
+        self.coefficient_priors = all_priors(self, resolved, some, further_given)
 
-    def _by_name(self, prior: Any) -> Any:
-        """Return priors by the names of parameters, if they were given in another way."""
-        return prior
+    def _terms(self) -> dict[str, list[str]] | None:
+        """Return the parameters of each term by which priors may be given; None where there are no terms."""
+        return None
 
     @property
     def columns(self) -> list[str]:
@@ -192,13 +197,13 @@ class Regression(Model):
 
     def _look_at(self, source: Source) -> Profile:
         """Return the facts about all rows; where rows come by passes, gather the subsamples in the same one."""
-        family, names, n = self.family, source.names, source.n
+        family, names, n, further = self.family, source.names, source.n, self.further
         takes_offset = any(line.offset_sign for line in self.structure.lines)
         if RANDOM_ACCESS in source.offers:
-            return source.reduce(_profile, family, names, n, takes_offset)
+            return source.reduce(_profile, family, names, n, takes_offset, further)
         sizes = sorted({min(n, size) for size in (*(subsample_sizes(n, self.d)[-1:] or [START_ROWS]), FEW_ROWS)})
         chosen = tuple(source.sampled(size) for size in sizes)
-        profile, rows = source.reduce(_profile_and_rows, family, names, n, takes_offset, chosen)
+        profile, rows = source.reduce(_profile_and_rows, family, names, n, takes_offset, further, chosen)
         source.keep_samples(dict(zip(sizes, rows, strict=True)))
         return profile
 
@@ -400,7 +405,7 @@ def _source(X: Any, beside: dict[str, Any], family: Family, names: Sequence[str]
     design = design_matrix(X)
     n = design.shape[0]
     columns = _names(names, design.shape[1])
-    response = numeric(y, "y")
+    response = numeric(y, RESPONSE)
     if response.shape == (n, 1):
         response = response[:, 0]
     if response.shape != (n,):
@@ -418,7 +423,7 @@ def _source(X: Any, beside: dict[str, Any], family: Family, names: Sequence[str]
     return source
 
 
-def _profile(block: Block, family: Family, names: list[str], n: int, takes_offset: bool) -> Profile:
+def _profile(block: Block, family: Family, names: list[str], n: int, takes_offset: bool, further: int) -> Profile:
     """Return the facts about a block of a regression, or raise if a value of X or y cannot be used."""
     if block.X.shape != (block.count, len(names)):
         raise InputError(
@@ -429,7 +434,7 @@ def _profile(block: Block, family: Family, names: list[str], n: int, takes_offse
         raise InputError(
             f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out."
         )
-    profile = profile_block(block, names, n)
+    profile = profile_block(block, names, n, further)
     y = block.responses[:, 0]
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST_COLUMN))
     if bad.size:
@@ -455,10 +460,11 @@ def _profile_and_rows(
     names: list[str],
     n: int,
     takes_offset: bool,
+    further: int,
     chosen: tuple[NDArray[np.int64], ...],
 ) -> tuple[Profile, tuple[GatheredRows, ...]]:
     """Return the facts about a block, and those of its rows that are in subsamples, coded as kernels take them."""
-    profile = _profile(block, family, names, n, takes_offset)
+    profile = _profile(block, family, names, n, takes_offset, further)
     coded, weight = family.encode(block.responses[:, 0], block.weight, block.first)
     block = block._replace(responses=coded[:, None], weight=np.atleast_1d(weight))
     return profile, tuple(gather_rows(block, rows) for rows in chosen)
