@@ -90,7 +90,9 @@ class Regression(Model):
         A design of its own for the log scale of the noise (distributional regression): rows x columns, used as given.
         Of a table, the names of its columns; of a source, those of its last columns, which are for the scale. The
         coefficients have the family's ``scale`` as their prior, e.g. ``Gaussian(scale=tb.priors.Normal(0, 1))``, or a
-        weakly informative one. For zero-inflated and hurdle families, the design of the zeros.
+        weakly informative one: Normal(0, 1) for the effect of a column's spread, and for a constant column
+        Normal(log s, 2.5), s the spread of the responses, wider if others are not centred. For zero-inflated and hurdle
+        families, the design of the zeros.
     """
 
     orders = (3, 2)
@@ -170,6 +172,7 @@ class Regression(Model):
         resolved = self.prior.resolve(SomeColumns.of(self.profile, 0, len(columns))._replace(level=level), scale)
         _refuse_without_scale(resolved, columns)
         self.coefficient_priors = all_priors(self, resolved, len(columns), self._further_given)
+        _refuse_without_scale(self.coefficient_priors, self.names)
 
     def _by_name(self, prior: Any) -> Any:
         """Return priors by the names of parameters, if they were given in another way."""
