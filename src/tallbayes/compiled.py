@@ -174,7 +174,8 @@ class SecondProcess:
             return
         self._started = time.monotonic()
         atexit.register(self._process.terminate)
-        threading.Thread(target=self._process.wait, daemon=True).start()  # or it would stay in the table of processes
+        # Or it would stay in the table of processes.
+        threading.Thread(target=self._process.wait, daemon=True).start()
 
     def may_make(self, function: Any) -> bool:
         """Return whether it is at work and may still compile a function of a chain."""

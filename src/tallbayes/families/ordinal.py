@@ -217,7 +217,8 @@ class Ordinal(Family):
     link : str
         "logit" or "probit".
     cuts : Prior or None
-        Prior of the cut points, e.g. ``tb.priors.Normal(0, 5)``, within their order; Normal(0, 10) by default.
+        Prior of the cut points, e.g. ``tb.priors.Normal(0, 5)``, within their order. By default that of an intercept
+        beside the same columns (`tallbayes.priors.WeaklyInformative`): Normal(0, 10), wider if they are not centred.
     """
 
     levels: Any = None

@@ -244,8 +244,9 @@ class ZeroInflatedPoisson(_WithZeros):
     Parameters
     ----------
     zeros : Prior or None
-        Prior of the log odds of zeros, or of their coefficients, e.g. ``tb.priors.Normal(0, 2)``; weakly informative by
-        default.
+        Prior of the log odds of zeros, or of their coefficients, e.g. ``tb.priors.Normal(0, 2)``. By default
+        Normal(0, 2.5), which a constant column has, too, wider if others are not centred; effects have Normal(0, 2.5)
+        for the spread of their column.
     """
 
     zeros: Any = None
@@ -260,8 +261,9 @@ class HurdlePoisson(_WithZeros):
     Parameters
     ----------
     zeros : Prior or None
-        Prior of the log odds of zeros, or of their coefficients, e.g. ``tb.priors.Normal(0, 2)``; weakly informative by
-        default.
+        Prior of the log odds of zeros, or of their coefficients, e.g. ``tb.priors.Normal(0, 2)``. By default
+        Normal(0, 2.5), which a constant column has, too, wider if others are not centred; effects have Normal(0, 2.5)
+        for the spread of their column.
     """
 
     zeros: Any = None

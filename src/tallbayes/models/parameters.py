@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.errors import InputError
 from tallbayes.models.starts import refuse_certain_scale, refuse_certain_shape
-from tallbayes.priors import HalfStudentT, InverseGamma, Normal, Prior, ScalePrior
-from tallbayes.priors.resolved import CoefficientPriors, joined
+from tallbayes.priors import HalfStudentT, InverseGamma, Prior, ScalePrior, WeaklyInformative
+from tallbayes.priors.coefficients import constant_columns, weak_scales
+from tallbayes.priors.resolved import NORMAL, CoefficientPriors, joined, resolved
 from tallbayes.sources.arrays import ArraySource, design_matrix
 from tallbayes.sources.base import Source
 
@@ -21,8 +22,9 @@ Vector = NDArray[np.float64]
 
 SLOPE, LEVEL = 1.0, 2.5
 """Default prior standard deviations of the log scale: of the effect of a column's spread, and of its level."""
-FAR_CUT = 10.0
-"""Default prior standard deviation of cut points and of the log odds of zeros, on the predictor's scale."""
+ZERO_SLOPE, ZERO_LEVEL = 2.5, 2.5
+"""The same of the log odds of zeros: most probabilities of a zero are likely, and hardly any is below 0.001, from
+where on the rows cannot tell them apart."""
 
 
 class SomeColumns(NamedTuple):
@@ -37,6 +39,12 @@ class SomeColumns(NamedTuple):
     def of(cls, profile: Any, first: int, last: int) -> "SomeColumns":
         """Return those of a profile."""
         return cls(profile.mean[first:last], profile.spread[first:last])
+
+    def beside(self, others: "SomeColumns") -> "SomeColumns":
+        """Return these columns and others."""
+        parts = zip(self[:2], others[:2], strict=True)
+        mean, spread = (np.concatenate(both) for both in parts)
+        return self._replace(mean=mean, spread=spread)
 
 
 def last_columns(source: Source, names: Any) -> list[str]:
@@ -86,7 +94,7 @@ def all_priors(
         if output.name == "scale_beta":
             part = _of_scale_columns(model, columns)
         else:
-            part = _of_others(model, output.count, columns, output.first)
+            part = _of_others(model, output.count, columns)
         names = model.structure.names[output.first : output.first + output.count]
         one = SomeColumns(np.ones(1), np.ones(1))
         parts += [given[n].resolve(one, 1.0) if n in given else part.part(j) for j, n in enumerate(names)]
@@ -116,12 +124,8 @@ def _of_scale_columns(model: "Regression", columns: int) -> CoefficientPriors:
     some = SomeColumns.of(model.profile, columns, model.profile.mean.size)
     chosen: Any = getattr(model.family, "scale", None)
     if chosen is None:
-        constant = some.spread <= 1e-12 * np.abs(some.mean)
-        level = np.where(constant, some.mean, 1.0)
-        mean = np.where(constant, math.log(model.unit) / level, 0.0)
-        chosen = Normal(
-            mean, np.where(constant, LEVEL / np.abs(level), SLOPE / np.where(constant, 1.0, some.spread))
-        )
+        level = np.where(constant_columns(some) & (some.mean != 0.0), some.mean, np.inf)
+        return resolved(NORMAL, math.log(model.unit) / level, weak_scales(some, SLOPE, LEVEL), 0.0, level.size)
     if not isinstance(chosen, Prior):
         raise InputError(
             f"{model.family.title}: scale={chosen!r} was given beside a scale_design; expected a prior of the "
@@ -130,15 +134,18 @@ def _of_scale_columns(model: "Regression", columns: int) -> CoefficientPriors:
     return chosen.resolve(some, 1.0)
 
 
-def _of_others(model: "Regression", count: int, columns: int, first: int) -> CoefficientPriors:
+def _of_others(model: "Regression", count: int, columns: int) -> CoefficientPriors:
+    """Return the priors of cut points, of the log odds of zeros or of their coefficients."""
     chosen = model.family.further_priors()
     profile, own = model.profile, SomeColumns(np.ones(count), np.zeros(count))
     if profile.mean.size > columns:  # columns of their own
         own = SomeColumns.of(profile, columns, profile.mean.size)
+    if chosen is None and model.structure.lines[0].own_count:  # constants of the coefficients' own predictor
+        rule = model.prior if isinstance(model.prior, WeaklyInformative) else WeaklyInformative()
+        whole = SomeColumns.of(profile, 0, columns).beside(own)
+        return CoefficientPriors(*(part[columns:] for part in rule.of_predictor(whole, model.unit, count)))
     if chosen is None:
-        constant = own.spread <= 1e-12 * np.abs(own.mean)
-        scale = np.where(constant, FAR_CUT / np.where(own.mean == 0.0, 1.0, np.abs(own.mean)), 2.5)
-        chosen = Normal(0.0, np.where(constant, scale, scale / np.where(constant, 1.0, own.spread)))
+        return resolved(NORMAL, 0.0, weak_scales(own, ZERO_SLOPE, ZERO_LEVEL), 0.0, own.mean.size)
     if not isinstance(chosen, Prior):
         raise InputError(
             f"{model.family!r}: expected a prior such as tb.priors.Normal(0, 10), or None for the default."

@@ -94,7 +94,9 @@ class Regression(Model):
         A design of its own for the log scale of the noise (distributional regression): rows x columns, used as given.
         Of a table, the names of its columns; of a source, those of its last columns, which are for the scale. The
         coefficients have the family's ``scale`` as their prior, e.g. ``Gaussian(scale=tb.priors.Normal(0, 1))``, or a
-        weakly informative one. For zero-inflated and hurdle families, the design of the zeros.
+        weakly informative one: Normal(0, 1) for the effect of a column's spread, and for a constant column
+        Normal(log s, 2.5), s the spread of the responses, wider if others are not centred. For zero-inflated and hurdle
+        families, the design of the zeros.
     """
 
     orders = (3, 2)
@@ -175,6 +177,7 @@ class Regression(Model):
         resolved = self.prior.resolve(some, scale)
         _refuse_without_scale(resolved, columns)
         self.coefficient_priors = all_priors(self, resolved, some, further_given)
+        _refuse_without_scale(self.coefficient_priors, self.names)
 
     def _terms(self) -> dict[str, list[str]] | None:
         """Return the parameters of each term by which priors may be given; None where there are no terms."""

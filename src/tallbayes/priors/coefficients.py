@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.checks import positive
 from tallbayes.errors import InputError
@@ -222,6 +222,27 @@ def _numbers(owner: str, d: int, **values: ArrayLike) -> list[Vector]:
     return parts
 
 
+def constant_columns(columns: Columns) -> NDArray[np.bool_]:
+    """Return which columns have one value, but for rounding."""
+    return columns.spread <= 1e-12 * np.abs(columns.mean)
+
+
+def weak_scales(columns: Columns, effect: float, reach: float, alike: int = 1) -> Vector:
+    """Return default prior scales of the coefficients of one predictor; infinite for a column of zeros.
+
+    Those of columns that vary let a column's spread have such an effect. A constant may move by `reach`, and as far as
+    these push it: columns whose means are far from 0 would else have no effect, as the constant could not make up.
+    Where so many constants are pushed alike, as cut points are, all hold the effect back, and each has to yield more.
+    """
+    constant = constant_columns(columns)
+    scale = np.empty(columns.mean.size)
+    scale[~constant] = effect / columns.spread[~constant]
+    push = float(np.sum((columns.mean[~constant] * scale[~constant]) ** 2))
+    with np.errstate(divide="ignore"):
+        scale[constant] = math.sqrt(reach**2 + alike * push) / np.abs(columns.mean[constant])
+    return scale
+
+
 @dataclass(frozen=True)
 class WeaklyInformative(Prior):
     """Normal priors scaled to the data: the default.
@@ -239,7 +260,9 @@ class WeaklyInformative(Prior):
     The unit is how far the family says that predictors typically spread: 1 for logit, probit, cloglog and log links,
     the spread of the responses where they are on the predictor's scale. There the level is their median's distance
     from 0, else it is 0. A row of weight zero does not count, nor do its values. `tallbayes.explain` prints what the
-    priors are.
+    priors are. Cut points are constants, too, beside the columns of their predictor, and the sum counts once for each
+    of them. Constants of a log scale and of the log odds of zeros follow the rule with numbers of their own
+    (docs/families.md).
 
     Parameters
     ----------
@@ -255,12 +278,10 @@ class WeaklyInformative(Prior):
 
     def resolve(self, columns: Columns, response_scale: float) -> CoefficientPriors:
         """Return scales from the columns' means and spreads; infinite for a column of zeros."""
-        mean, spread = columns.mean, columns.spread
-        constant = spread <= 1e-12 * np.abs(mean)
-        scale = np.empty(columns.mean.size)
-        scale[~constant] = self.strength * response_scale / spread[~constant]
-        push = float(np.sum((mean[~constant] * scale[~constant]) ** 2))
-        widest = math.sqrt((10.0 * response_scale) ** 2 + columns.level**2 + push)
-        with np.errstate(divide="ignore"):
-            scale[constant] = widest / np.abs(mean[constant])
+        return self.of_predictor(columns, response_scale)
+
+    def of_predictor(self, columns: Columns, response_scale: float, alike: int = 1) -> CoefficientPriors:
+        """Return the priors of a predictor's coefficients; of constants of which so many take turns, as cut points."""
+        reach = math.hypot(10.0 * response_scale, columns.level)
+        scale = weak_scales(columns, self.strength * response_scale, reach, alike)
         return resolved(NORMAL, 0.0, scale, 0.0, columns.mean.size)
