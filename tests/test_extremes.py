@@ -208,15 +208,16 @@ def test_a_scale_below_rounding_is_refused(design):
         setup_of(tb.Regression(X, y, family), threads=1).mode  # noqa: B018
 
 
-def test_zeros_alone_do_not_tell_which_zeros_they_are(design):
+@pytest.mark.parametrize("family", [FAMILIES.ZeroInflatedPoisson(), FAMILIES.HurdlePoisson()])
+def test_zeros_alone_do_not_tell_of_counts(design, family):
     X, _ = design
-    with pytest.raises(InputError, match=r"y: every response with a weight is 0, .* Poisson"):
-        tb.Regression(X, np.zeros(N), FAMILIES.ZeroInflatedPoisson())
+    with pytest.raises(InputError, match=r"y: every response with a weight is 0, .*Poisson"):
+        tb.Regression(X, np.zeros(N), family)
     y = np.zeros(N)
     y[0] = 3.0
     with pytest.raises(InputError, match="every response with a weight is 0"):
-        tb.Regression(X, y, FAMILIES.ZeroInflatedPoisson(), weights=1.0 * (y == 0.0))
-    assert tb.Regression(X, y, FAMILIES.ZeroInflatedPoisson()).n == N
+        tb.Regression(X, y, family, weights=1.0 * (y == 0.0))
+    assert tb.Regression(X, y, family).n == N
 
 
 def test_no_proper_prior_is_advised_where_there_is_one(design, monkeypatch):

@@ -12,7 +12,7 @@ Derivatives are polynomials in l, c, s, k and y (`families/atoms.py`).
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,17 @@ class _WithZeros(CountResponse):
     zeros: Any
     convex = False
     _kind: float
+    _unknown: str
+    """What responses that are all 0 leave open."""
+
+    def for_responses(self, y: Vector | None) -> Self:
+        """Return the family itself; raise if every response is 0, as far as that can be seen."""
+        if y is not None and not np.any(y):
+            raise InputError(
+                f"y: every response with a weight is 0, so {self._unknown}. Use tb.families.Poisson(), whose mean is "
+                "then near 0, or tb.families.Bernoulli() for zero or not."
+            )
+        return self
 
     @property
     def rows(self) -> ZeroRows:
@@ -239,15 +250,7 @@ class ZeroInflatedPoisson(_WithZeros):
 
     zeros: Any = None
     _kind = INFLATED
-
-    def for_responses(self, y: Vector | None) -> "ZeroInflatedPoisson":
-        """Return the family itself; raise if every response is 0, as far as that can be seen."""
-        if y is not None and not np.any(y):
-            raise InputError(
-                "y: every response with a weight is 0, so nothing tells the zeros of the Poisson from the others. Use "
-                "tb.families.Poisson(), whose mean is then near 0, or tb.families.Bernoulli() for zero or not."
-            )
-        return self
+    _unknown = "nothing tells the zeros of the Poisson from the others"
 
 
 @dataclass(frozen=True)
@@ -263,3 +266,4 @@ class HurdlePoisson(_WithZeros):
 
     zeros: Any = None
     _kind = HURDLE
+    _unknown = "nothing tells how large counts beyond the hurdle are"
