@@ -200,9 +200,30 @@ class TestDataFrame:
         frame["kind"] = values
         refused("X: column 'kind' has dtype .* expected numbers", frame, data[1])
 
+    @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pd.Categorical, lambda y: pd.DataFrame({"y": y})])
+    def test_labels_as_responses(self, frame, kind):
+        labels = kind(["u", "v"] * (N // 2))
+        for family in (BERNOULLI, tb.families.Categorical(["u", "v"])):
+            refused("y: .*their numbers from 0 on, .* or use tb.glm", frame[["a"]], labels, family=family)
+
     def test_repeated_columns(self, frame, data):
         frame.columns = ["a", "a", "c"]
         refused("names: 'a' stands for more than one column", frame, data[1])
+
+
+def test_a_design_of_the_scale_is_called_by_its_name(data, tmp_path):
+    X = data[0][:, 1:3] + np.arange(N)[:, None] / N
+    family, y, holes, zeros = tb.families.Gaussian(), X[:, 0] ** 2, X.copy(), X.copy()
+    holes[41, 1], zeros[:, 0] = math.nan, 0.0
+    refused("^scale_design: row 41, column 'z1' is nan", X, y, family=family, scale_design=holes)
+    refused(r"^scale_design: shape \(\d+,\) was given", X, y, family=family, scale_design=X[:, 0])
+    refused("^scale_design: column 'z0' is zero in every row", X, y, family=family, scale_design=zeros)
+    refused("^X: row 41, column 'x1' is nan", holes, y, family=family, scale_design=X)
+    refused("^scale_design: dtype", X, y, family=family, scale_design=X.astype(str))
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"y": y, "a": X[:, 0], "b": holes[:, 1]}).to_parquet(path)
+    named = {"design": ["a"], "scale_design": ["b"]}
+    refused("^scale_design: row 41, column 'b' is nan", path, "y", family=family, **named)
 
 
 # -- arguments of families, priors, proposals, bounds, kernels, sample, summary --

@@ -58,7 +58,7 @@ def add_columns(source: Source, design: ArrayLike) -> list[str]:
             "table: tb.Regression(table, 'y', family, design=[...], scale_design=[...])."
         )
     own = [str(name) for name in design.columns] if hasattr(design, "columns") else None
-    matrix = design_matrix(design)
+    matrix = design_matrix(design, "scale_design")
     if matrix.shape[0] != source.n:
         raise InputError(f"scale_design: {matrix.shape[0]} rows were given; X has {source.n}.")
     names = own or [f"z{j}" for j in range(matrix.shape[1])]

@@ -28,6 +28,7 @@ from tallbayes.models.variables import LEVELS, Setting, Variable, known
 from tallbayes.priors.coefficients import each
 from tallbayes.priors.resolved import NORMAL, CoefficientPriors
 from tallbayes.sources.arrays import (
+    RESPONSE,
     ArraySource,
     column_names,
     design_matrix,
@@ -158,7 +159,7 @@ class Regression(Model):
         with silence():  # a moment's compilation, which is not worth a word
             self.profile: Profile = self._look_at(source)
         self.checking_passes = source.passes - before
-        refuse_unusable_columns(self.profile.largest, source.names)
+        refuse_unusable_columns(self.profile.largest, source.names, self.further)
         self.unit = scale = family.predictor_scale(self.profile.responses, self.profile.weights)
         if isinstance(source, ArraySource):
             coded, weight = family.encode(source.responses[:, 0], source.weight)
@@ -196,13 +197,13 @@ class Regression(Model):
 
     def _look_at(self, source: Source) -> Profile:
         """Return the facts about all rows; where rows come by passes, gather the subsamples in the same one."""
-        family, names, n = self.family, source.names, source.n
+        family, names, n, further = self.family, source.names, source.n, self.further
         takes_offset = any(line.offset_sign for line in self.structure.lines)
         if RANDOM_ACCESS in source.offers:
-            return source.reduce(_profile, family, names, n, takes_offset)
+            return source.reduce(_profile, family, names, n, takes_offset, further)
         sizes = sorted({min(n, size) for size in (*(subsample_sizes(n, self.d)[-1:] or [START_ROWS]), FEW_ROWS)})
         chosen = tuple(source.sampled(size) for size in sizes)
-        profile, rows = source.reduce(_profile_and_rows, family, names, n, takes_offset, chosen)
+        profile, rows = source.reduce(_profile_and_rows, family, names, n, takes_offset, further, chosen)
         source.keep_samples(dict(zip(sizes, rows, strict=True)))
         return profile
 
@@ -404,7 +405,7 @@ def _source(X: Any, beside: dict[str, Any], family: Family, names: Sequence[str]
     design = design_matrix(X)
     n = design.shape[0]
     columns = _names(names, design.shape[1])
-    response = numeric(y, "y")
+    response = numeric(y, RESPONSE)
     if response.shape == (n, 1):
         response = response[:, 0]
     if response.shape != (n,):
@@ -422,7 +423,7 @@ def _source(X: Any, beside: dict[str, Any], family: Family, names: Sequence[str]
     return source
 
 
-def _profile(block: Block, family: Family, names: list[str], n: int, takes_offset: bool) -> Profile:
+def _profile(block: Block, family: Family, names: list[str], n: int, takes_offset: bool, further: int) -> Profile:
     """Return the facts about a block of a regression, or raise if a value of X or y cannot be used."""
     if block.X.shape != (block.count, len(names)):
         raise InputError(
@@ -433,7 +434,7 @@ def _profile(block: Block, family: Family, names: list[str], n: int, takes_offse
         raise InputError(
             f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out."
         )
-    profile = profile_block(block, names, n)
+    profile = profile_block(block, names, n, further)
     y = block.responses[:, 0]
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST_COLUMN))
     if bad.size:
@@ -459,10 +460,11 @@ def _profile_and_rows(
     names: list[str],
     n: int,
     takes_offset: bool,
+    further: int,
     chosen: tuple[NDArray[np.int64], ...],
 ) -> tuple[Profile, tuple[GatheredRows, ...]]:
     """Return the facts about a block, and those of its rows that are in subsamples, coded as kernels take them."""
-    profile = _profile(block, family, names, n, takes_offset)
+    profile = _profile(block, family, names, n, takes_offset, further)
     coded, weight = family.encode(block.responses[:, 0], block.weight, block.first)
     block = block._replace(responses=coded[:, None], weight=np.atleast_1d(weight))
     return profile, tuple(gather_rows(block, rows) for rows in chosen)

@@ -24,6 +24,13 @@ SHARED = 4
 GROUPS = 32
 """Blocks are added up in at most so many groups, so that sums as large as a cubic are made in place."""
 
+RESPONSE = "y"
+FOR_RESPONSES = (
+    "Of two classes give 0 and 1, of several classes or levels their numbers from 0 on, in the order of their names in "
+    "Categorical([...]) or Ordinal([...]), e.g. [names.index(label) for label in y]; or use tb.glm, which takes text."
+)
+"""What to do where a response holds labels."""
+
 
 def rows_of_a_block(columns: int) -> int:
     """Return the fixed number of rows in a block: a power of two."""
@@ -146,13 +153,13 @@ def frequency_weights(values: ArrayLike | None, n: int) -> Vector:
     return weight
 
 
-def design_matrix(X: ArrayLike) -> NDArray[Any]:
+def design_matrix(X: ArrayLike, what: str = "X") -> NDArray[Any]:
     """Return a design as compiled code can read it: no copy, unless its numbers are of a rare kind."""
-    array = numeric(X, "X")
+    array = numeric(X, what)
     if array.ndim != 2:
-        raise InputError(f"X: shape {array.shape} was given; expected two dimensions, rows x columns.")
+        raise InputError(f"{what}: shape {array.shape} was given; expected two dimensions, rows x columns.")
     if 0 in array.shape:
-        raise InputError(f"X: shape {array.shape} was given; at least one row and one column are needed.")
+        raise InputError(f"{what}: shape {array.shape} was given; at least one row and one column are needed.")
     return array if array.dtype in KINDS else array.astype(np.float64)
 
 
@@ -171,11 +178,12 @@ def numeric(values: Any, what: str) -> NDArray[Any]:
         elif array.dtype.kind == "O" and hasattr(values, "columns") and len(array):
             array = array.astype(np.float64)  # another table of numbers: decimals, or missing ones
     except (ValueError, TypeError) as error:
-        raise InputError(f"{what}: not a table of numbers ({error}).") from None
+        advice = f" {FOR_RESPONSES}" if what == RESPONSE else ""
+        raise InputError(f"{what}: not a table of numbers ({error}).{advice}") from None
     if array.dtype.kind not in "buif":
+        advice = "Encode categories as 0/1 columns and convert with .astype(float)."
         raise InputError(
-            f"{what}: dtype {array.dtype} was given; expected numbers. Encode categories as 0/1 columns "
-            "and convert with .astype(float)."
+            f"{what}: dtype {array.dtype} was given; expected numbers. {FOR_RESPONSES if what == RESPONSE else advice}"
         )
     return array
 
@@ -196,9 +204,13 @@ def _refuse_other_columns(frame: Any, what: str) -> None:
     """Name the first column of a data frame or an Arrow table that does not hold numbers."""
     for name, dtype, numbers in _kinds(frame):
         if not numbers:
+            advice = (
+                "Encode categories as 0/1 columns, e.g. with pandas.get_dummies, use tb.glm, which does that, or drop "
+                "the column."
+            )
             raise InputError(
-                f"{what}: column {name!r} has dtype {dtype}; expected numbers. Encode categories as 0/1 columns, e.g. "
-                "with pandas.get_dummies, use tb.glm, which does that, or drop the column."
+                f"{what}: column {name!r} has dtype {dtype}; expected numbers. "
+                f"{FOR_RESPONSES if what == RESPONSE else advice}"
             )
 
 

@@ -80,8 +80,11 @@ class Profile(NamedTuple):
         return np.where(high > low, high - low, self.sd)
 
 
-def profile_block(block: Block, names: list[str], n: int) -> Profile:
-    """Return the facts about a block, or raise if it holds a value that cannot be used."""
+def profile_block(block: Block, names: list[str], n: int, further: int = 0) -> Profile:
+    """Return the facts about a block, or raise if it holds a value that cannot be used.
+
+    Its last columns, so many as `further` says, are those of a scale_design.
+    """
     d = block.X.shape[1]
     # A row that counts: then a column that is constant where weights are not zero has no spread at all.
     origin = block.X[int(np.argmax(block.weight > 0.0)) if block.weight.size > 1 else 0].copy()
@@ -89,7 +92,7 @@ def profile_block(block: Block, names: list[str], n: int) -> Profile:
     _column_sums(block.X, block.weight, origin, other, many, sums)
     largest, total, square = sums
     if not np.all(np.isfinite(sums)):
-        refuse_infinite(block, names)
+        refuse_infinite(block, names, further=further)
     weight = float(np.sum(block.weight)) * (block.count if block.weight.size == 1 else 1)
     with np.errstate(over="ignore", invalid="ignore"):  # columns that are too large are refused in the end
         shift = total / weight if weight > 0.0 else np.zeros(d)
@@ -114,29 +117,35 @@ def profile_block(block: Block, names: list[str], n: int) -> Profile:
     )
 
 
-def refuse_infinite(block: Block, names: list[str], what: str = "X") -> None:
+def _design_of(column: int, names: list[str], what: str, further: int) -> str:
+    """Return what the design of a column is called in messages."""
+    return "scale_design" if column >= len(names) - further else what
+
+
+def refuse_infinite(block: Block, names: list[str], what: str = "X", further: int = 0) -> None:
     """Name the first value of a block that is not finite, if there is one."""
     found = np.argwhere(~np.isfinite(block.X))
     if found.size:
         i, j = found[0]
         raise InputError(
-            f"{what}: row {block.first + i}, column {names[j]!r} is {block.X[i, j]}; every value must be finite. "
-            "Drop or impute such rows first.",
+            f"{_design_of(int(j), names, what, further)}: row {block.first + i}, column {names[j]!r} is "
+            f"{block.X[i, j]}; every value must be finite. Drop or impute such rows first.",
             row=int(block.first + i),
         )
 
 
-def refuse_unusable_columns(largest: Vector, names: list[str]) -> None:
+def refuse_unusable_columns(largest: Vector, names: list[str], further: int = 0) -> None:
     """Raise if a column is zero everywhere, or so large or small that powers of it are no float64."""
     for j, size in enumerate(largest):
+        what = _design_of(j, names, "X", further)
         if size == 0.0:
             raise InputError(
-                f"X: column {names[j]!r} is zero in every row, so the data say nothing about its "
+                f"{what}: column {names[j]!r} is zero in every row, so the data say nothing about its "
                 "coefficient. Drop the column."
             )
         if not SMALLEST_COLUMN < size < LARGEST_COLUMN:
             raise InputError(
-                f"X: column {names[j]!r} has values up to {size:.3g}, whose powers no float64 holds. Rescale "
+                f"{what}: column {names[j]!r} has values up to {size:.3g}, whose powers no float64 holds. Rescale "
                 "the column so that typical values are near 1."
             )
 
