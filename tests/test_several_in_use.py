@@ -361,6 +361,39 @@ def test_levels_of_text_need_an_order(frame):
         np.testing.assert_allclose(setup_of(model).mode.theta, setup_of(counted).mode.theta, rtol=1e-9)
 
 
+def test_levels_that_are_not_as_expected_are_named(frame):
+    words = np.array(["low", "mid", "high"])[frame["c"].astype(int)]
+    ordered = pd.Categorical(words, ["none", "low", "mid", "high", "top"], ordered=True)
+    model = tb.glm("c ~ a", frame.assign(c=ordered), F.Ordinal())
+    assert model.names == ["a", "cut[low|mid]", "cut[mid|high]"]
+    assert "c: levels that no row has are left out: 'none', 'top'" in model.notes
+    tens = frame.assign(c=10 * frame["c"] + 10, a=1.0 * (frame["a"] > 0))  # rows that are put together
+    assert tb.glm("C(c) ~ a", tens, F.Ordinal()).names == ["a", "cut[10|20]", "cut[20|30]"]
+    named = frame.assign(c=words)
+    for data, formula, family, message in (
+        (tens, "c ~ a", F.Ordinal(), r"responses are 10, 20, 30; .* or write C\(...\) around"),
+        (frame.assign(c=frame["c"] + 1), "c ~ a", F.Ordinal(), "Subtract 1, or"),
+        (
+            named,
+            "c ~ a",
+            F.Ordinal(["low", "mid", "top"]),
+            "which does not name 'high'; .* 3 levels: 'high', 'low'",
+        ),
+        (named, "c ~ a", F.Categorical(["low", "mid"]), "which does not name 'high'"),
+        (named, "c ~ a", F.Ordinal(["low", "mid", "high", "top"]), "and no response is 'top'"),
+        (named[words != "mid"], "c ~ a", F.Ordinal(), "has 2 levels, 'high', 'low'; .*Bernoulli"),
+        (
+            named,
+            "C(c, levels=['low', 'mid', 'high', 'top']) ~ a",
+            F.Ordinal(),
+            r"no response has level 3 \('top'\)",
+        ),
+        (named, "c ~ 1", F.Ordinal(["low", "mid", "high"]), "cut points alone are not sampled.*Categorical"),
+    ):
+        with pytest.raises(tb.errors.InputError, match=message):
+            tb.glm(formula, data, family)
+
+
 @pytest.mark.parametrize("codes", [[1.0, 2.0, 3.0], [0.0, 2.0, 4.0], [0.0, 0.0, 0.0], [0.0, 1e6, 2e6]])
 def test_classes_are_numbered_without_gaps(codes):
     with pytest.raises(tb.errors.InputError, match="without a gap"):
@@ -370,7 +403,7 @@ def test_classes_are_numbered_without_gaps(codes):
 @pytest.mark.parametrize("link", ["logit", "probit"])
 def test_a_level_without_weight_is_refused(link):
     y = np.arange(60.0) % 4
-    with pytest.raises(tb.errors.InputError, match="no response has level 1"):
+    with pytest.raises(tb.errors.InputError, match=r"are 0, 2, 3; expected 0, 1, 2, .* without a gap"):
         tb.Regression(np.linspace(-1, 1, 60)[:, None], y, F.Ordinal(link=link), weights=(y != 1.0) * 1.0)
 
 

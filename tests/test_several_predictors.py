@@ -471,8 +471,22 @@ def test_what_is_expected_and_drawn_agree():
         (lambda X, y: tb.Regression(X, y, tb.families.Gamma()), "positive numbers"),
         (lambda X, y: tb.Regression(X, y + 1.0, tb.families.Gamma(), scale_design=X), "has no scale"),
         (lambda X, y: tb.Regression(X, y + 0.5, tb.families.Categorical(3)), "whole numbers from 0 to 2"),
-        (lambda X, y: tb.Regression(X, y + 5.0, tb.families.Ordinal(4)), "no response has level"),
-        (lambda X, y: tb.Regression(X, 2 * y, tb.families.Ordinal()), "no response has level 1"),
+        (lambda X, y: tb.Regression(X, y + 5.0, tb.families.Ordinal(4)), "from 0 to 3, .*subtract 1"),
+        (
+            lambda X, y: tb.Regression(X, 2 * y, tb.families.Ordinal()),
+            "are 0, 2, 4; expected 0, 1, 2, .* without a gap",
+        ),
+        (lambda X, y: tb.Regression(X, y + 1.0, tb.families.Ordinal()), "are 1, 2, 3; expected .* Subtract 1, or"),
+        (lambda X, y: tb.Regression(X, y + 1.0, tb.families.Ordinal(3)), "Subtract 1, or"),
+        (lambda X, y: tb.Regression(X, y - 1.0, tb.families.Ordinal(list("abc"))), "Add 1, or"),
+        (lambda X, y: tb.Regression(X, 10 * y + 10, tb.families.Ordinal()), "10, 20, 30; .* return_inverse=True"),
+        (lambda X, y: tb.Regression(X, y, tb.families.Ordinal(4)), "no response has level 3 of 4, .* Merge it"),
+        (
+            lambda X, y: tb.Regression(X, y, tb.families.Ordinal(list("abcd"))),
+            r"no response has level 3 \('d'\) of 4",
+        ),
+        (lambda X, y: tb.Regression(X, y + 1.0, tb.families.Ordinal(4)), "level 0 of 4, .* or subtract 1"),
+        (lambda X, y: tb.Regression(X, y > 0.0, tb.families.Ordinal()), "are 0 and 1; expected three .*Bernoulli"),
         (
             lambda X, y: tb.Regression(X, y, tb.families.Categorical(3), offset=y + 1.0),
             "no predictor that it belongs to",
@@ -503,3 +517,17 @@ def test_classes_and_levels_are_named():
     levels = tb.Regression(X, y, tb.families.Ordinal(["low", "middle", "high"]))
     assert levels.names == ["x0", "x1", "cut[low|middle]", "cut[middle|high]"]
     assert levels.outputs[1].labels == ("low|middle", "middle|high")
+
+
+def test_a_constant_beside_cut_points_needs_a_prior():
+    rng = np.random.default_rng(3)
+    X, y = np.column_stack([np.full(30, 2.0), rng.standard_normal(30)]), (np.arange(30) % 3).astype(float)
+    ordinal, normal = tb.families.Ordinal(), tb.priors.Normal(0, 1)
+    for prior in (None, tb.priors.Flat(), {"x1": normal}, [None, normal], {"x0": tb.priors.Flat()}):
+        with pytest.raises(
+            tb.errors.InputError, match=r"column 'x0' is 2 in every row; Ordinal has cut .* Drop the"
+        ):
+            tb.Regression(X, y, ordinal, prior)
+    for prior in (normal, {"x0": normal}, [normal, None]):
+        assert tb.Regression(X, y, ordinal, prior).d == 4
+    assert tb.Regression(X, y, tb.families.Categorical()).d == 4

@@ -11,7 +11,7 @@ of the last term, whose derivatives are monotone. Cut points that are not in ord
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -203,6 +203,13 @@ def _logistic_extremes(m: int) -> Matrix:
     return Bernoulli().extremes(m)
 
 
+def _recoding(seen: Vector, shifted: bool) -> str:
+    """Return how to number levels from 0, given the numbers that they have."""
+    if shifted:
+        return f"Subtract {seen[0]:g}" if seen[0] > 0.0 else f"Add {-seen[0]:g}"
+    return "Number them in their order, e.g. np.unique(y, return_inverse=True)[1]"
+
+
 @dataclass(frozen=True)
 class Ordinal(Family):
     """Ordered levels, numbered 0, 1, ...: cumulative logit (proportional odds) or probit with cut points.
@@ -224,6 +231,7 @@ class Ordinal(Family):
     link: str = "logit"
     cuts: Any = None
     convex = True
+    in_place_of_intercept = "cut points"
 
     @property
     def ratio(self) -> str:
@@ -245,19 +253,38 @@ class Ordinal(Family):
 
     def for_responses(self, y: Vector | None) -> "Ordinal":
         """Return the family with its levels counted, if that was left open."""
-        if self.levels is not None:
-            return self if y is None or not np.all(np.isfinite(y)) else self._checked(y)
         if y is None or not y.size or not np.all(np.isfinite(y)):
+            if self.levels is not None:
+                return self
             raise InputError("Ordinal: levels=None counts them in arrays; say how many there are, e.g. Ordinal(5).")
-        return Ordinal(max(int(np.max(y)) + 1, 3), self.link, self.cuts)._checked(y)
-
-    def _checked(self, y: Vector) -> "Ordinal":
-        """Raise if a level has no response: then nothing orders the cut points on both sides of it."""
-        counts = np.bincount(np.clip(y, 0.0, self.count - 1.0).astype(np.int64), minlength=self.count)
-        if not np.all(counts):
+        seen = np.unique(y)
+        if self.levels is None and seen.size < 3:
             raise InputError(
-                f"Ordinal: no response has level {int(np.argmin(counts))} of {self.count}, so its cut points cannot be "
-                "told apart. Merge it with a level beside it, and number the levels without gaps."
+                f"Ordinal: the responses are {' and '.join(f'{value:g}' for value in seen)}; expected three levels or "
+                "more. Use tb.families.Bernoulli() for two levels, numbered 0 and 1."
+            )
+        count = seen.size if self.levels is None else self.count
+        numbers = np.arange(float(count))
+        shifted = seen.size == count and np.array_equal(seen - seen[0], numbers)
+        if (self.levels is None or shifted) and not np.array_equal(seen, numbers):
+            raise InputError(
+                f"Ordinal: the responses are {', '.join(f'{value:g}' for value in seen[:5])}"
+                f"{', ...' if seen.size > 5 else ''}; expected 0, 1, 2, ... without a gap. {_recoding(seen, shifted)}, "
+                "or write C(...) around the response of a formula, which numbers its levels in their order."
+            )
+        return self._checked(seen) if self.levels is not None else replace(self, levels=count)
+
+    def _checked(self, seen: Vector) -> "Ordinal":
+        """Raise if a level has no response: then nothing orders the cut points on both sides of it."""
+        if np.any(self.unsupported(seen)):  # of which a pass over the rows says where
+            return self
+        empty = sorted(set(range(self.count)) - set(seen.astype(int).tolist()))
+        if empty:
+            name = f" ({self.labels[empty[0]]!r})" if isinstance(self.levels, tuple) else ""
+            from_one = ", or subtract 1 if they are numbered from 1" if empty == [0] else ""
+            raise InputError(
+                f"Ordinal: no response has level {empty[0]}{name} of {self.count}, so its cut points cannot be told "
+                f"apart. Merge it with a level beside it, and number the levels without gaps{from_one}."
             )
         return self
 
@@ -306,7 +333,8 @@ class Ordinal(Family):
     @property
     def support(self) -> str:
         """Numbers of levels."""
-        return f"whole numbers from 0 to {self.count - 1}, the numbers of its levels"
+        last = self.count - 1
+        return f"whole numbers from 0 to {last}, the numbers of its levels (subtract 1 if they are numbered from 1)"
 
     def starting_predictor(self, y: Vector) -> Vector:
         """Return zeros."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.checks import counted
 from tallbayes.errors import InputError
 from tallbayes.families import Family, Ordinal
 from tallbayes.formulas.columns import LABELS, Labels, Value, is_boolean, kind_of, label_values, plain_level
@@ -90,7 +91,7 @@ def learn(
     if isinstance(family, Ordinal):  # its cut points are in the place of an intercept
         design.parts = tuple(part for part in design.parts if part.factors)
     if not design.names:
-        raise InputError(f"formula: {formula.text!r} gives no column, so there is nothing to estimate.")
+        raise InputError(f"formula: {formula.text!r} gives no column, {_nothing_left(family)}")
     levels = _of_response(response, found, family, table) if response.text in found.levels else None
     own: States = {}
     variables = unique([*formula.columns, *(scale.columns if scale is not None else ())])
@@ -111,7 +112,18 @@ def learn(
         of_scale,
         None if scale is None else scale.text,
     )
-    return Learned(recipe, found, (*_notes(found, design, note), *notes, *further))
+    empty = [] if levels is None else _left_out(response, levels, family, table)
+    return Learned(recipe, found, (*_notes(found, design, note), *empty, *notes, *further))
+
+
+def _nothing_left(family: Family) -> str:
+    """Say what becomes of a model without columns."""
+    if not isinstance(family, Ordinal):
+        return "so there is nothing to estimate."
+    return (
+        "and cut points alone are not sampled. They say the same as the shares of unordered classes: use "
+        "family=tb.families.Categorical(), or add a term."
+    )
 
 
 def _design(formula: Formula, found: Survey, *, levels_anyway: bool = False) -> tuple[Design, list[str]]:
@@ -250,8 +262,14 @@ def _in_order_of(response: Expression, levels: tuple[Any, ...], family: Family, 
     Raises for ordered levels of text whose order nobody has said: that of the alphabet would be a guess.
     """
     said = getattr(family, "levels" if isinstance(family, Ordinal) else "classes", None)
-    if isinstance(said, tuple) and sorted(said) == sorted(map(str, levels)):
+    if isinstance(said, tuple):
+        _refuse_other_names(response, levels, family, said)
         return tuple(sorted(levels, key=lambda level: said.index(str(level))))
+    if isinstance(family, Ordinal) and len(levels) < 3:
+        raise InputError(
+            f"formula: the response {response.text!r} has {counted(len(levels), 'level')}, {shortened(levels)}; "
+            f"{family!r} takes three or more. Use tb.families.Bernoulli() for two."
+        )
     if not isinstance(family, Ordinal) or (response.call == "C" and "levels" in response.text):
         return levels
     order = _ordered_categories(response, table)
@@ -264,6 +282,32 @@ def _in_order_of(response: Expression, levels: tuple[Any, ...], family: Family, 
             "it an ordered categorical column."
         )
     return levels
+
+
+def _refuse_other_names(
+    response: Expression, levels: tuple[Any, ...], family: Family, said: tuple[str, ...]
+) -> None:
+    """Raise unless the names that a family was given are those of the response's levels."""
+    unnamed = [level for level in levels if str(level) not in said]
+    unused = [name for name in said if name not in set(map(str, levels))]
+    if unnamed or unused:
+        raise InputError(
+            f"family: {family!r} was given, "
+            + (
+                f"which does not name {shortened(unnamed)}"
+                if unnamed
+                else f"and no response is {shortened(unused)}"
+            )
+            + f"; the response {response.text!r} has {len(levels)} levels: {shortened(levels, 20)}. Give the family "
+            "these names, in the order you want."
+        )
+
+
+def _left_out(response: Expression, levels: tuple[Any, ...], family: Family, table: Any) -> list[str]:
+    """Say which levels of an ordered categorical column no row has."""
+    order = _ordered_categories(response, table) if isinstance(family, Ordinal) else None
+    empty = [level for level in order or () if plain_level(level) not in levels]
+    return [f"{response.text}: levels that no row has are left out: {shortened(empty)}"] if empty else []
 
 
 def _ordered_categories(response: Expression, table: Any) -> list[Any] | None:

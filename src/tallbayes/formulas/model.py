@@ -439,9 +439,9 @@ def _in_memory(table: Any, learned: Learned, family: Family, prior: Any, togethe
     _refuse_weightless(found.together.weights)
     try:
         return _held(found.table, learned, family, prior, together=found.together, apart=open_table(table))
-    except InputError:
-        # Rows that cannot be used have other numbers there: go through those of the data.
-        _streamed(open_table(table), learned, family, prior)
+    except InputError as error:
+        if error.row is not None:  # which has another number there: go through the rows of the data
+            _streamed(open_table(table), learned, family, prior)
         raise
 
 

@@ -1,7 +1,7 @@
 """Priors of all parameters of a regression: of coefficients, of a scale or its coefficients, of others."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -66,6 +66,40 @@ def add_columns(source: Source, design: ArrayLike) -> list[str]:
     both = np.hstack([source.X, matrix]).astype(wider if wider in (np.float32, np.float64) else np.float64)
     source.__init__(both, source.responses, source.weight, source.offset, [*source.names, *names])  # type: ignore[misc]
     return names
+
+
+def refuse_constant(
+    model: "Regression", prior: Any, priors: CoefficientPriors, some: SomeColumns, names: list[str]
+) -> None:
+    """Raise for a constant column beside what a family has in the place of an intercept.
+
+    Only their sum is known; a proper prior that the user gave to the column says the rest.
+
+    Parameters
+    ----------
+    model : Regression
+        The model.
+    prior : Prior or sequence or mapping or None
+        What the user said of the columns.
+    priors : CoefficientPriors
+        What became of it.
+    some : SomeColumns
+        The columns.
+    names : list of str
+        Their names.
+    """
+    instead = model.family.in_place_of_intercept
+    constant = np.flatnonzero(some.spread <= 1e-12 * np.abs(some.mean)).tolist() if instead else []
+    for j in constant:
+        said = prior
+        if isinstance(prior, Mapping | Sequence):
+            said = prior.get(names[j]) if isinstance(prior, Mapping) else prior[j]
+        if said is None or not priors.proper[j]:
+            raise InputError(
+                f"X: column {names[j]!r} is {some.mean[j]:g} in every row; {model.family.title} has {instead} in the "
+                "place of an intercept, and the data tell of the sum of both only. Drop the column, or give its "
+                f"coefficient a proper prior: prior={{{names[j]!r}: tb.priors.Normal(0, 1)}}."
+            )
 
 
 def all_priors(

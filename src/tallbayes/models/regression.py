@@ -18,7 +18,7 @@ from tallbayes.families.responses import CountResponse, robust_spread, without_o
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
 from tallbayes.models.new_rows import for_new_rows, new_rows
-from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns
+from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns, refuse_constant
 from tallbayes.models.predictors import Predictors, predictors_of
 from tallbayes.models.prior_names import parted
 from tallbayes.models.starts import ridge_of_parameters, starting_parameters
@@ -174,6 +174,7 @@ class Regression(Model):
         some = SomeColumns.of(self.profile, 0, len(columns))._replace(level=level)
         resolved = self.prior.resolve(some, scale)
         _refuse_without_scale(resolved, columns)
+        refuse_constant(self, own, resolved, some, columns)
         self.coefficient_priors = all_priors(self, resolved, some, further_given)
 
     def _terms(self) -> dict[str, list[str]] | None:
