@@ -486,7 +486,7 @@ def test_what_is_expected_and_drawn_agree():
             r"no response has level 3 \('d'\) of 4",
         ),
         (lambda X, y: tb.Regression(X, y + 1.0, tb.families.Ordinal(4)), "level 0 of 4, .* or subtract 1"),
-        (lambda X, y: tb.Regression(X, y > 0.0, tb.families.Ordinal()), "are 0 and 1; expected three .* Bernoulli"),
+        (lambda X, y: tb.Regression(X, y > 0.0, tb.families.Ordinal()), "are 0 and 1; expected three .*Bernoulli"),
         (
             lambda X, y: tb.Regression(X, y, tb.families.Categorical(3), offset=y + 1.0),
             "no predictor that it belongs to",
