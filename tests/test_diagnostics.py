@@ -463,3 +463,60 @@ def test_a_new_check_speaks_everywhere(monkeypatch):
     table = tb.summary(tree)
     assert list(table["trust"]) == ["yes", "no: tail", "yes"]
     assert tb.verdict(tree).startswith("The draws cannot be trusted yet. The tail of 'a' is missing.")
+
+
+# -- skewed coefficients --
+
+
+def few_events(events, n=5000, seed=0):
+    """Return a logistic model of an intercept and a continuous column, with few events: all rows differ."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n), rng.standard_normal(n)])
+    y = np.zeros(n)
+    y[rng.choice(n, events, replace=False)] = 1.0
+    return tb.Regression(X, y, tb.families.Bernoulli(), names=["i", "x"])
+
+
+def test_a_default_run_of_few_events_warns():
+    with pytest.warns(SlowMixingWarning, match="The posterior of 'i' is skewed .*few events or rows speak of it"):
+        tree = tb.sample(few_events(3), seed=1, progress=False)
+    assert "skewed" in tb.summary(tree).loc["i", "trust"]
+
+
+def test_many_events_do_not():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tb.sample(few_events(60), seed=1, progress=False)
+
+
+def gamma_draws(correlation=0.0):
+    """Return draws of two coefficients, skewed by -0.6, as of the log of a rate of which three events speak."""
+    rng = np.random.default_rng(2)
+    a = np.log(rng.gamma(3.0, size=(4, 1000)))
+    b = np.log(rng.gamma(3.0, size=(4, 1000)))
+    return np.stack([a, correlation * a + (1.0 - correlation) * b], axis=2)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "correlation", "found"),
+    [
+        ({"plan": {"order": 2, "truncation": 1e9}}, 0.0, True),
+        ({"plan": {"order": 3, "truncation": 0.0}}, 0.0, False),  # accepted on all rows
+        ({"plan": {"kernel": "MetropolisHastings"}}, 0.0, False),
+        ({"plan": {"order": 2, "truncation": 1e9}, "tails": {"x0": [0.025] * 2, "x1": [0.025] * 2}}, 0.0, False),
+        ({"plan": {"order": 2, "truncation": 1e9}, "tails": {"x0": [0.025] * 2, "x1": [0.025] * 2}}, 0.8, True),
+        ({"plan": {"order": 2, "truncation": 1e9}, "tails": {"x0": [0.025] * 2}}, 0.0, True),
+    ],
+    ids=["thinned", "on all rows", "plain", "tabulated", "tied tables", "one table"],
+)
+def test_skewed_coefficients_need_a_table_of_their_own(attributes, correlation, found):
+    tree = make_tree(gamma_draws(correlation))
+    tree.attrs |= {key: json.dumps(value) for key, value in attributes.items()}
+    labels = [finding.label for finding in findings(tree)]
+    assert labels == (["skewed"] if found else [])
+
+
+def test_the_advice_names_the_larger_number_of_draws():
+    first = Finding("One.", ("draw about 2 times as many",), ("a",), "one")
+    second = Finding("Two.", ("draw about 17 times as many", "look"), ("a",), "two")
+    assert diagnostics._complaint([first, second]).endswith("Two. Draw about 17 times as many, or look.")

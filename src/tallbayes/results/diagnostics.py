@@ -38,6 +38,10 @@ PER_CHAIN, IN_ALL, SHARE = 100, 400, 0.2
 SLOW, MORE_OF_SLOW = 0.1, 4.0
 """Effective draws per draw below which so many times as many are wanted: a chain that stays where it is for long may
 not have been everywhere yet, and then its effective draws are overestimated."""
+SKEWED, TIED, OF_SKEWED = 0.3, 0.5, 20.0
+"""Skewness of a coefficient's draws from which on its longer tail may be missed, where rows are thinned and no table
+covers the tail; a table covers no tail that it shares with another table, by a correlation of the two; and how many
+times as many effective draws are wanted then. A rate that k events speak of has a skewness of 1 / sqrt(k)."""
 ESTIMATED = 50
 """Effective draws from which on it can be said how many more are needed."""
 IN_FULL = 4_000_000
@@ -75,6 +79,8 @@ class Look:
     mixing: Mixing
     tails: dict[str, tuple[float, float]]
     """Of coefficients with a table, which share of the draws is beyond its 2.5 % and 97.5 % quantile."""
+    thinned: bool = False
+    """Whether steps were accepted by some rows only, around an expansion that says little of tails."""
 
     @property
     def chains(self) -> int:
@@ -147,8 +153,10 @@ def warn_of_findings(tree: "DataTree") -> None:
 
 def _complaint(found: list[Finding]) -> str:
     every = dict.fromkeys(advice for finding in found for advice in finding.advice)
-    if any(advice.startswith(MANY) for advice in every):
+    if many := [advice for advice in every if advice.startswith(MANY)]:
         every.pop(MORE, None)
+        for fewer in sorted(many, key=lambda advice: int(advice.split()[2]))[:-1]:
+            every.pop(fewer)
     *first, last = every
     what_to_do = ", ".join([*first, f"or {last}" if first else last])
     sentences = [finding.words for finding in found]
@@ -190,7 +198,9 @@ def _look(tree: "DataTree") -> Look:
     mixing = mixing_of(draws)
     if mixing.every > 1:
         mixing = _in_full(draws, mixing)
-    return Look(names, draws, accepted, mixing, json.loads(tree.attrs.get("tails", "{}")))
+    plan = json.loads(tree.attrs.get("plan", "{}"))
+    thinned = bool(plan.get("order")) and plan.get("truncation") != 0.0
+    return Look(names, draws, accepted, mixing, json.loads(tree.attrs.get("tails", "{}")), thinned)
 
 
 def _in_full(draws: NDArray[np.float64], mixing: Mixing) -> Mixing:
@@ -334,12 +344,47 @@ def _missed_tails(look: Look) -> list[Finding]:
     return found
 
 
+def _skewed(look: Look) -> list[Finding]:
+    """Find skewed coefficients whose longer tail no table covers: chains are there seldom, and then for long."""
+    if not look.thinned:
+        return []
+    seen = look.draws[:, :: look.mixing.every].reshape(-1, look.draws.shape[2])
+    apart = seen - seen.mean(axis=0)
+    square = np.mean(apart * apart, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        skewness = np.mean(apart * apart * apart, axis=0) / square**1.5
+    fewest = np.minimum(look.mixing.ess_bulk, look.mixing.ess_tail)
+    wanted = OF_SKEWED * effective_draws_wanted(look.chains, look.chains * look.length)
+    doubtful = (np.abs(skewness) > SKEWED) & (fewest < wanted)
+    if not np.any(doubtful):
+        return []
+    tabulated = np.flatnonzero([name in look.tails for name in look.names])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tied = np.abs(apart[:, tabulated].T @ apart[:, tabulated]) / len(apart)
+        tied /= np.sqrt(np.outer(square[tabulated], square[tabulated]))
+    np.fill_diagonal(tied, 0.0)
+    doubtful[tabulated[~np.any(tied > TIED, axis=1)]] = False
+    concerned = _worst_first(doubtful, -np.abs(skewness))
+    if not concerned:
+        return []
+    worst = concerned[0]
+    words = (
+        f"The posterior of {look.names[worst]!r} is skewed (skewness {skewness[worst]:.2f}"
+        f"{_others(concerned, 'skewed')}): few events or rows speak of it. Chains visit the longer tail of such a "
+        f"coefficient seldom, and then stay, so that its {fewest[worst]:,.0f} effective draws may be far fewer; "
+        f"{wanted:,.0f} are wanted."
+    )
+    advice = (f"{MANY} {math.ceil(wanted / fewest[worst] + 0.5)} times as many", OPEN)
+    return [Finding(words, advice, _named(look, concerned), "skewed")]
+
+
 CHECKS: list[Callable[[Look], list[Finding]]] = [
     _nothing_moved,
     _chains_differ,
     _few_effective_draws,
     _long_stays,
     _missed_tails,
+    _skewed,
 ]
 """Every check, in the order in which findings are told."""
 
