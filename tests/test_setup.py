@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
+from tallbayes import api
 from tallbayes.errors import InputError
 from tallbayes.plan.choose import choose
 from tallbayes.run.trial import try_out
@@ -93,6 +94,19 @@ def test_passes_of_chains_are_not_those_of_the_set_up(passes, name):
     assert model.source.passes > explained.passes
     again = tb.explain(model, KERNELS[name], draws=20, chains=1)
     assert again.passes == explained.passes < 15
+
+
+def test_what_was_planned_is_not_planned_again(monkeypatch):
+    model = logistic()
+    first = tb.explain(model, draws=500)
+    monkeypatch.setattr(api, "choose", None)
+    again = tb.explain(model, draws=500)
+    assert (again.setup_seconds, again.passes) == (first.setup_seconds, first.passes)
+    tb.sample(model, draws=500, progress=False)
+    with pytest.raises(TypeError):
+        tb.sample(model, draws=501, progress=False)
+    with pytest.raises(TypeError):
+        tb.sample(model, tb.kernels.ScalableMH(order=1), draws=500, progress=False)
 
 
 def test_the_passes_of_a_stream():

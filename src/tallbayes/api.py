@@ -18,6 +18,7 @@ from tallbayes.run.progress import choose_progress, listening
 from tallbayes.run.sampler import run_chains
 from tallbayes.run.trial import TRIAL_SEED, try_out
 from tallbayes.setup.setup import setup_of
+from tallbayes.sources.base import RANDOM_ACCESS
 from tallbayes.sources.supply import RUN, TRIAL, Stream
 from tallbayes.sources.threads import available_threads
 
@@ -181,11 +182,15 @@ def _plan(
 ) -> tuple[Chosen, float]:
     """Return a kernel that is ready to run, and the seconds that set-up and choice took, now or before."""
     setup, watch = setup_of(model), Stopwatch()
+    if setup.planned is not None and setup.planned[0] == (kernel, draws):  # the same would be chosen again
+        return setup.planned[1], setup.seconds
     before = setup.passes
     with watch.running():
         chosen = choose(model, kernel, draws, threads=threads, streams=streams)
     if setup.passes > before:
         setup.seconds += watch.seconds
+    if RANDOM_ACCESS in model.source.offers:  # elsewhere every run needs rows of its own
+        setup.planned = (kernel, draws), chosen
     return chosen, max(setup.seconds, watch.seconds)
 
 

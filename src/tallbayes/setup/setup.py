@@ -55,6 +55,8 @@ class Setup:
         self.model, self.threads = model, threads
         self._bounds: dict[Key, AllBounds] = {}
         self._sketch: Sketch | None = None
+        self.planned: tuple[Any, Any] | None = None
+        """What a run was last planned for, and the plan."""
         self.passes = model.checking_passes
         """Passes over all rows so far, those that checked the data included."""
         self.seconds = 0.0
