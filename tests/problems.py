@@ -213,8 +213,6 @@ def noise_of(family: Any) -> Any:
 
 def further_prior(chosen: Any) -> tuple[float, float]:
     """Mean and precision of parameters after the coefficients, on the scale on which they are sampled."""
-    if chosen is None:
-        return 0.0, 0.01
     return chosen.mean, float(chosen.sd if isinstance(chosen, tb.priors.LogNormal) else chosen.scale) ** -2.0
 
 
@@ -267,6 +265,10 @@ def joint_rows(case: JointCase) -> Any:
     return rows, lines, offset, (0.0, 0.0), [oracle.OtherPrior(p, *kinds[type(scale)](scale))]
 
 
+WIDE = tb.priors.Normal(0.0, 10.0)
+"""Of cut points and of the log odds of zeros."""
+
+
 def _joint_noise(family: Any, seed: int, n: int, d: int, *, dtype: Any = np.float64, spread: int = 0) -> JointCase:
     """Rows with noise of unknown scale, which may have columns of its own; with weights and offsets."""
     rng = np.random.default_rng(seed)
@@ -301,7 +303,7 @@ def _ordinal(seed: int, n: int, d: int, levels: int, link: str = "logit") -> Joi
     score = X @ rng.standard_normal(d) + offset + rng.logistic(size=n)
     y = np.searchsorted(np.quantile(score, np.linspace(0, 1, levels + 1)[1:-1]), score).astype(float)
     return JointCase(
-        X, y, tb.families.Ordinal(levels, link), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset
+        X, y, tb.families.Ordinal(levels, link, WIDE), tb.priors.Normal(0.1, 1.5), rng.choice([0.5, 1.0], n), offset
     )
 
 
@@ -322,9 +324,9 @@ def _amounts(family: Any, seed: int, n: int, d: int) -> JointCase:
 
 JOINT = {
     "amounts": _amounts(tb.families.Gamma(tb.priors.LogNormal(0.0, 10.0)), 49, 60, 2),
-    "hurdle": _counts(tb.families.HurdlePoisson(), 39, 40, 2),
+    "hurdle": _counts(tb.families.HurdlePoisson(WIDE), 39, 40, 2),
     "scale-design": _joint_noise(tb.families.Gaussian(tb.priors.Normal(0.2, 1.0)), 40, 40, 2, spread=2),
-    "inflated": _counts(tb.families.ZeroInflatedPoisson(), 37, 60, 2),
+    "inflated": _counts(tb.families.ZeroInflatedPoisson(WIDE), 37, 60, 2),
     "dispersed": _counts(tb.families.NegativeBinomial(tb.priors.LogNormal(0.0, 10.0)), 38, 60, 2),
     "ordinal": _ordinal(36, 150, 2, 4),
     "ordinal-probit": _ordinal(51, 150, 2, 4, "probit"),
@@ -350,8 +352,8 @@ JOINT_ENDS = {
     "softmax-ends": _joint_ends(_softmax(44, 37, 2, 3)),
     "ordinal-ends": _joint_ends(_ordinal(45, 60, 2, 3), 1.0, weight=8.0),
     "probit-ends": _joint_ends(_ordinal(52, 60, 2, 3, "probit"), 1.0, weight=8.0),
-    "inflated-ends": _joint_ends(_counts(tb.families.ZeroInflatedPoisson(), 46, 37, 2), 3.0),
-    "hurdle-ends": _joint_ends(_counts(tb.families.HurdlePoisson(), 47, 37, 2), 3.0),
+    "inflated-ends": _joint_ends(_counts(tb.families.ZeroInflatedPoisson(WIDE), 46, 37, 2), 3.0),
+    "hurdle-ends": _joint_ends(_counts(tb.families.HurdlePoisson(WIDE), 47, 37, 2), 3.0),
     "dispersed-ends": _joint_ends(_counts(tb.families.NegativeBinomial(tb.priors.LogNormal(0.0, 10.0)), 48, 37, 2)),
     "amounts-ends": _joint_ends(_amounts(tb.families.Gamma(tb.priors.LogNormal(0.0, 10.0)), 50, 37, 2)),
 }

@@ -176,8 +176,8 @@ def constants():
         "logit": (lambda by: tb.Regression(z + by, level, F.Ordinal()), 2, 0, 2.5, 10.0, 0.0),
         "probit": (lambda by: tb.Regression(z + by, level, F.Ordinal(link="probit")), 2, 0, 2.5, 10.0, 0.0),
         "scale": (second(F.Gaussian(), noise), 1, 2, 1.0, 2.5, math.log(noise.std())),
-        "inflated": (second(F.ZeroInflatedPoisson(), counts), 1, 2, 2.5, 2.5, 0.0),
-        "hurdle": (second(F.HurdlePoisson(), counts), 1, 2, 2.5, 2.5, 0.0),
+        "inflated": (second(F.ZeroInflatedPoisson(), counts), 1, 2, 2.5, 1.8, 0.0),
+        "hurdle": (second(F.HurdlePoisson(), counts), 1, 2, 2.5, 1.8, 0.0),
     }
 
 
@@ -202,11 +202,11 @@ def test_constants_alone_and_of_other_sizes():
     F, n = tb.families, 60
     ones, x, counts = np.ones((n, 1)), np.linspace(-1.0, 1.0, n) + 5.0, np.arange(n) % 4
     for family in (F.ZeroInflatedPoisson(), F.HurdlePoisson()):
-        assert "zero_logit ~ Normal(0, 2.5)" in str(tb.explain(tb.Regression(ones, counts, family)))
+        assert "zero_logit ~ Normal(0, 1.8)" in str(tb.explain(tb.Regression(ones, counts, family)))
         found = tb.Regression(
             ones, counts, family, scale_design=np.column_stack([-4.0 * ones, x])
         ).coefficient_priors
-        np.testing.assert_allclose(found.scale[1], math.hypot(2.5, 2.5 * 5.0 / x.std()) / 4.0, rtol=1e-9)
+        np.testing.assert_allclose(found.scale[1], math.hypot(1.8, 2.5 * 5.0 / x.std()) / 4.0, rtol=1e-9)
         alone = tb.Regression(ones, counts, family, scale_design=x[:, None]).coefficient_priors
         np.testing.assert_allclose(alone.scale[1:], 2.5 / x.std(), rtol=1e-9)
     y = counts + 0.1 * x

@@ -245,7 +245,7 @@ class ZeroInflatedPoisson(_WithZeros):
     ----------
     zeros : Prior or None
         Prior of the log odds of zeros, or of their coefficients, e.g. ``tb.priors.Normal(0, 2)``. By default
-        Normal(0, 2.5), which a constant column has, too, wider if others are not centred; effects have Normal(0, 2.5)
+        Normal(0, 1.8), which a constant column has, too, wider if others are not centred; effects have Normal(0, 2.5)
         for the spread of their column.
     """
 
@@ -262,7 +262,7 @@ class HurdlePoisson(_WithZeros):
     ----------
     zeros : Prior or None
         Prior of the log odds of zeros, or of their coefficients, e.g. ``tb.priors.Normal(0, 2)``. By default
-        Normal(0, 2.5), which a constant column has, too, wider if others are not centred; effects have Normal(0, 2.5)
+        Normal(0, 1.8), which a constant column has, too, wider if others are not centred; effects have Normal(0, 2.5)
         for the spread of their column.
     """
 

@@ -22,9 +22,9 @@ Vector = NDArray[np.float64]
 
 SLOPE, LEVEL = 1.0, 2.5
 """Default prior standard deviations of the log scale: of the effect of a column's spread, and of its level."""
-ZERO_SLOPE, ZERO_LEVEL = 2.5, 2.5
-"""The same of the log odds of zeros: most probabilities of a zero are likely, and hardly any is below 0.001, from
-where on the rows cannot tell them apart."""
+ZERO_SLOPE, ZERO_LEVEL = 2.5, 1.8
+"""The same of the log odds of zeros. The level's is that of a logistic distribution, which is uniform as a probability:
+rows hardly tell small ones apart, and a wider prior leaves a ridge towards minus infinity that chains miss."""
 
 
 class SomeColumns(NamedTuple):
@@ -177,8 +177,7 @@ def _of_others(model: "Regression", count: int, columns: int) -> CoefficientPrio
     if chosen is None and model.structure.lines[0].own_count:  # constants of the coefficients' own predictor
         rule = model.prior if isinstance(model.prior, WeaklyInformative) else WeaklyInformative()
         whole = SomeColumns.of(profile, 0, columns).beside(own)
-        every = rule.of_predictor(whole, model.unit, count)
-        return joined(*(every.part(columns + j) for j in range(count)))
+        return rule.of_predictor(whole, model.unit, count).part(columns, count)
     if chosen is None:
         return resolved(NORMAL, 0.0, weak_scales(own, ZERO_SLOPE, ZERO_LEVEL), 0.0, own.mean.size)
     if not isinstance(chosen, Prior):

@@ -62,10 +62,10 @@ class CoefficientPriors(NamedTuple):
         """Coefficients whose prior is neither flat nor normal."""
         return np.flatnonzero((self.kind != FLAT) & (self.kind != NORMAL))
 
-    def part(self, j: int) -> "CoefficientPriors":
-        """Return the prior of one coefficient."""
-        one: tuple[Any, ...] = tuple(each[j : j + 1] for each in self)
-        return CoefficientPriors(*one)
+    def part(self, j: int, count: int = 1) -> "CoefficientPriors":
+        """Return the prior of one coefficient, or of some from there on."""
+        some: tuple[Any, ...] = tuple(each[j : j + count] for each in self)
+        return CoefficientPriors(*some)
 
     def normal_gradient(self, theta: Vector) -> Vector:
         """Return the gradient of the normal priors' potential."""
