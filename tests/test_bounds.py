@@ -252,7 +252,7 @@ def test_badly_conditioned_designs_are_no_violation(order):
     y = (rng.random(400) < 0.4).astype(float)
     model = tb.Regression(X, y, tb.families.Bernoulli(), tb.priors.Flat())
     kernel = tb.kernels.ScalableMH(order=order, bound=tb.bounds.Local(), truncation=math.inf)
-    tree = tb.sample(model, kernel, draws=10_000, chains=1, seed=1, progress=False)
+    tree = tb.sample(model, kernel, draws=20_000, chains=1, seed=1, progress=False)
     assert tree.attrs["bound_violations"] == 0
     assert np.sum(tree["sample_stats"]["rows_touched"].values) > 150
 
