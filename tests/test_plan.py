@@ -193,7 +193,7 @@ def test_whatever_a_plan_holds_is_shown(ordinary):
     more = {"core_rows": 30, "tabulated directions": ["x3", "x7"], "cut": True, "share": 0.12345, "none": None}
     prepared = replace(chosen.prepared, plan={**chosen.prepared.plan, **more})
     told = describe(
-        replace(chosen, prepared=prepared), 10, 1, 1, setup_seconds=1.0, step_seconds=1e-6, effective=None
+        replace(chosen, prepared=prepared), 10, 1, 1, setup_seconds=1.0, draw_seconds=1e-6, effective=None
     )
     for line in ("core rows  30", "tabulated directions  x3, x7", "cut  yes", "share  0.12", "none  none"):
         assert line in re.sub(r" {2,}", "  ", str(told))
