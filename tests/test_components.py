@@ -413,6 +413,17 @@ def test_an_error_in_shared_work_ends_it(bad):
     assert len(done) < 100
 
 
+def test_of_several_errors_in_shared_work_the_first_is_raised():
+    def function(item):
+        time.sleep(0.02 if item == 4 else 0.0)  # the next one fails before it does
+        if item >= 4:
+            raise ValueError(f"item {item}")
+
+    for _ in range(5):
+        with pytest.raises(ValueError, match="item 4"):
+            Shared(list(range(20)), function, lambda total, more: None).total(2)
+
+
 def test_threads_that_share_work_may_share_work_in_turn():
     def inner(item):
         return Shared(list(range(10)), lambda k: item * k, lambda a, b: b if a is None else a + b).total(2)

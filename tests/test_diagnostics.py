@@ -22,7 +22,7 @@ from tallbayes.results.diagnostics import (
     largest_r_hat,
     warn_of_findings,
 )
-from tallbayes.results.mixing import mixing_of
+from tallbayes.results.mixing import Mixing, mixing_of
 from tallbayes.results.stays import longest_stays, longest_usual_stay
 from tallbayes.run.chain import Chain
 
@@ -520,3 +520,45 @@ def test_the_advice_names_the_larger_number_of_draws():
     first = Finding("One.", ("draw about 2 times as many",), ("a",), "one")
     second = Finding("Two.", ("draw about 17 times as many", "look"), ("a",), "two")
     assert diagnostics._complaint([first, second]).endswith("Two. Draw about 17 times as many, or look.")
+
+
+def of_skewness(wanted):
+    """Return draws of one coefficient whose skewness is just that."""
+    x = np.random.default_rng(3).standard_normal((4, 1000))
+
+    def skewness(c):
+        y = x + c * x**2
+        return float(np.mean((y - y.mean()) ** 3) / y.std() ** 3)
+
+    low, high = 0.0, 0.5
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if skewness(middle) < wanted else (low, middle)
+    return (x + low * x**2)[:, :, None]
+
+
+@pytest.mark.parametrize(("skewness", "found"), [(0.2985, False), (0.3015, True)])
+def test_the_limit_of_skewness_is_sharp(skewness, found):
+    tree = make_tree(of_skewness(skewness))
+    tree.attrs["plan"] = json.dumps({"order": 2, "truncation": 1e9})
+    assert bool(findings(tree)) is found
+
+
+@pytest.mark.parametrize(
+    ("effective", "label", "found"),
+    [(1592.0, "few", True), (1608.0, "few", False), (7920.0, "skewed", True), (8080.0, "skewed", False)],
+)
+def test_how_many_effective_draws_are_wanted_is_sharp(effective, label, found):
+    draws = of_skewness(0.6 if label == "skewed" else 0.0)
+    number = np.array([effective])
+    length = 10_000 if label == "few" else draws.shape[1]  # of 40,000 draws, fewer than a tenth are effective
+    look = diagnostics.Look(
+        ["a"],
+        np.broadcast_to(draws[:, :1], (4, length, 1)) if label == "few" else draws,
+        None,
+        Mixing(number, number, np.ones(1), number, 1, length),
+        {},
+        thinned=label == "skewed",
+    )
+    check = diagnostics._few_effective_draws if label == "few" else diagnostics._skewed
+    assert bool(check(look)) is found

@@ -245,9 +245,8 @@ def rehearse(prepared: Prepared) -> Rehearsal:
         made = max(driver.advance(out, MOST_ROWS // chains), 1)
         return out, made, driver.state.exposure
 
-    with ThreadPoolExecutor(
-        min(chains, available_threads())
-    ) as threads:  # not those of passes, which steps may need
+    # Threads of its own: those of passes may be needed by steps on all rows.
+    with ThreadPoolExecutor(min(chains, available_threads())) as threads:
         ran = list(threads.map(run, range(chains)))
     made = min(steps for _, steps, _ in ran)
     first = int(BURN_IN * made)
@@ -255,7 +254,7 @@ def rehearse(prepared: Prepared) -> Rehearsal:
         np.stack([getattr(out, name)[first:made] for out, _, _ in ran]) for name in Draws._fields
     )
     # Few events say little about their mean; the expected numbers of all steps say it exactly.
-    few = rows.sum() < 1000
+    few, expected = rows.sum() < 1000, sum(exposure for _, _, exposure in ran) / sum(steps for _, steps, _ in ran)
     spread = np.sqrt(np.mean(z[:, :, prepared.free :] ** 2)) if d > prepared.free else 1.0
     radius = prepared.plan.get("radius", np.inf)
     bounded = d - prepared.free  # coordinates that the ball is about
@@ -265,9 +264,7 @@ def rehearse(prepared: Prepared) -> Rehearsal:
     return Rehearsal(
         sum(steps for _, steps, _ in ran),
         float(np.mean(accepted)),
-        sum(exposure for _, _, exposure in ran) / sum(steps for _, steps, _ in ran)
-        if few
-        else float(np.mean(rows)),
+        expected if few else float(np.mean(rows)),
         1e6 * max(float(np.mean(full)), outside),
         max(min(efficiency, 1.0), 1e-6),
     )

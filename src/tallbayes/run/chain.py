@@ -170,16 +170,18 @@ class Chain:
 
     def _keep(self, out: Draws) -> None:
         """Keep the draws that end among some steps: whether any step of a draw was accepted, and its rows in all."""
-        made = self.done - self.warmup + np.arange(out.accepted.size)  # steps before each of these
-        last = (made + 1) % self.every == 0
-        here, metric = slice(self.kept, self.kept + int(np.count_nonzero(last))), self.prepared.metric
-        ends = out.z if self.every == 1 else np.ascontiguousarray(out.z[last])
-        form_theta(metric.centre, metric.inverse_root, metric.triangular, ends, self._kept.beta[here])
+        metric = self.prepared.metric
+        given = metric.centre, metric.inverse_root, metric.triangular
         if self.every == 1:
+            here = slice(self.kept, self.kept + out.accepted.size)
+            form_theta(*given, out.z, self._kept.beta[here])
             self._kept.accepted[here] = out.accepted
             self._kept.rows_touched[here] = out.rows_touched
             self._kept.full_pass[here] = out.full_pass
             return
+        made = self.done - self.warmup + np.arange(out.accepted.size)  # steps before each of these
+        ends = np.ascontiguousarray(out.z[(made + 1) % self.every == 0])
+        form_theta(*given, ends, self._kept.beta[self.kept : self.kept + len(ends)])
         draw = made // self.every
         np.logical_or.at(self._kept.accepted, draw, out.accepted)
         np.add.at(self._kept.rows_touched, draw, out.rows_touched)

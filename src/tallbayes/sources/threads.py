@@ -46,6 +46,7 @@ class Shared:
         self._taken = self._added = 0
         self._done: dict[int, Any] = {}
         self._total: Any = None
+        self._errors: dict[int, Exception] = {}
         self._failed = False
         self._changed = threading.Condition()
 
@@ -58,8 +59,8 @@ class Shared:
         finally:
             # One that has not begun has nothing left to do. It must not be waited for: this thread may be one that it
             # would have to run in.
-            errors = [other.exception() for other in others if not other.cancel()]
-        for error in errors:
+            unexpected = [other.exception() for other in others if not other.cancel()]
+        for error in (*(self._errors[number] for number in sorted(self._errors)), *unexpected):
             if error is not None:
                 raise error
         return self._total
@@ -67,18 +68,28 @@ class Shared:
     def _work(self, workers: int) -> None:
         try:
             while (number := self._next(workers)) is not None:
-                result = self._function(self._items[number])
+                try:
+                    result = self._function(self._items[number])
+                except Exception as error:  # of several the first is raised: items are taken in their order
+                    self._errors[number] = error
+                    break
                 with self._changed:
                     self._done[number] = result
                     while self._added in self._done:
                         self._total = self._add(self._total, self._done.pop(self._added))
                         self._added += 1
                     self._changed.notify_all()
+            else:
+                return
         except BaseException:
-            with self._changed:
-                self._failed = True
-                self._changed.notify_all()
+            self._fail()
             raise
+        self._fail()
+
+    def _fail(self) -> None:
+        with self._changed:
+            self._failed = True
+            self._changed.notify_all()
 
     def _next(self, workers: int) -> int | None:
         """Return the number of an item to be done; None if there is none. Few results wait to be added at a time."""
