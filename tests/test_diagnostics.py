@@ -1,6 +1,7 @@
 """What is said of the draws after every run: arviz-stats' numbers, in words, and no false alarms."""
 
 import json
+import math
 import re
 import warnings
 
@@ -562,3 +563,23 @@ def test_how_many_effective_draws_are_wanted_is_sharp(effective, label, found):
     )
     check = diagnostics._few_effective_draws if label == "few" else diagnostics._skewed
     assert bool(check(look)) is found
+
+
+@pytest.mark.parametrize(("effective", "found"), [(990.0, True), (1010.0, False)])
+def test_a_tenth_of_the_draws_is_slow(effective, found):
+    number = np.array([effective])
+    draws = np.broadcast_to(of_skewness(0.0)[:, :1], (4, 2500, 1))
+    look = diagnostics.Look(["a"], draws, None, Mixing(number, number, np.ones(1), number, 1, 2500), {})
+    assert bool(diagnostics._few_effective_draws(look)) is found
+
+
+@pytest.mark.parametrize(("correlation", "found"), [(0.495, False), (0.505, True)])
+def test_tables_of_correlated_coefficients_cover_nothing(correlation, found):
+    one, other = (x.ravel() for x in np.moveaxis(gamma_draws(), 2, 0))
+    one, other = ((x - x.mean()) / x.std() for x in (one, other))
+    other -= one * np.mean(one * other)
+    tied = correlation * one + math.sqrt(1.0 - correlation**2) * other / other.std()
+    tree = make_tree(np.stack([one, tied], axis=1).reshape(4, 1000, 2))
+    tree.attrs["plan"] = json.dumps({"order": 2, "truncation": 1e9})
+    tree.attrs["tails"] = json.dumps({"x0": [0.025] * 2, "x1": [0.025] * 2})
+    assert bool(findings(tree)) is found
