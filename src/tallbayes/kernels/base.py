@@ -143,6 +143,13 @@ class Kernel(ABC):
         """Return this kernel with bounds that hold in a larger ball; None if there is no ball, or it was fixed."""
         return None
 
+    def into_tails(self, model: Model, setup: Setup) -> "Kernel | None":
+        """Return a kernel that follows a posterior into tails which this one's surrogate does not show.
+
+        None if there are no such tails to be seen, or nothing is known against them.
+        """
+        return None
+
     @abstractmethod
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         """Return the kernel bound to a model."""

@@ -33,6 +33,7 @@ from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import evaluate, polynomial, steepest_fall, subtract, without_first
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.sketch import no_sketch
+from tallbayes.setup.stand_ins import drawn_by_bounds, skewness, with_stand_ins
 from tallbayes.setup.tables import Tables, draw_from_table, no_tables, tables_at, tabulate
 from tallbayes.setup.tails import Tails
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
@@ -68,6 +69,11 @@ class ScalableMH(Kernel):
     core : bool or None
         Whether the rows that speak of coefficients with long tails are evaluated exactly in the surrogate; with local
         bounds only. By default True if the planner chooses the order, else False.
+    stand_ins : int
+        Rows, drawn once in proportion to their bounds, whose remainders stand in the surrogate for those of all rows.
+        It then follows a skewed posterior into its tails, and proposals are drawn from tables of it along every
+        coordinate; but single rows have nothing left to be thinned, so every step is accepted on all rows:
+        with ``truncation=0`` only. Defaults to none.
     """
 
     order: int | None = None
@@ -76,6 +82,7 @@ class ScalableMH(Kernel):
     truncation: float | None = None
     sketch: bool | None = None
     core: bool | None = None
+    stand_ins: int = 0
     needs = frozenset({SUPPLY})
 
     def __post_init__(self) -> None:
@@ -88,8 +95,16 @@ class ScalableMH(Kernel):
                     f"ScalableMH: {name}=True needs local bounds; leave bound=None or use tb.bounds.Local()."
                 )
 
+        if not is_count(self.stand_ins, 0):
+            raise InputError(f"ScalableMH: stand_ins={self.stand_ins!r} must be a whole number, 0 or more.")
+        if self.stand_ins and (self.truncation != 0.0 or isinstance(self.bound, Global)):
+            raise InputError(
+                f"ScalableMH: stand_ins={self.stand_ins} needs truncation=0.0 and local bounds: what stands for all rows "
+                f"is accepted on all rows. truncation={self.truncation!r} and bound={self.bound!r} were given."
+            )
+
     def refuse_mismatch(self, model: Model) -> None:
-        """Raise if the model has no bounds, or a sketch is asked for where there can be none."""
+        """Raise if the model has no bounds, or a sketch or stand-ins are asked for where there can be none."""
         super().refuse_mismatch(model)
         if self.order is None and not model.orders:
             raise InputError(
@@ -101,11 +116,17 @@ class ScalableMH(Kernel):
                 "ScalableMH: sketch=True needs local bounds and one linear predictor, which this model does not have; "
                 "leave sketch=None."
             )
-        if self.sketch and RANDOM_ACCESS not in model.source.offers:
+        if self.stand_ins and not model.predictors.linear:
             raise InputError(
-                f"ScalableMH: sketch=True needs {RANDOM_ACCESS!r} to its rows, which "
-                f"{type(model.source).__name__} does not offer; leave sketch=None."
+                f"ScalableMH: stand_ins={self.stand_ins} needs one linear predictor, which this model does not have; "
+                "leave it out."
             )
+        for name, asked in (("sketch=True", self.sketch), (f"stand_ins={self.stand_ins}", self.stand_ins)):
+            if asked and RANDOM_ACCESS not in model.source.offers:
+                raise InputError(
+                    f"ScalableMH: {name} needs {RANDOM_ACCESS!r} to its rows, which "
+                    f"{type(model.source).__name__} does not offer; leave it out."
+                )
 
     @property
     def is_open(self) -> bool:
@@ -124,12 +145,37 @@ class ScalableMH(Kernel):
         free = self.bound in (None, Local()) and self.truncation != 0.0
         return replace(self, bound=Local(radius)) if free else None
 
+    def into_tails(self, model: Model, setup: Setup) -> Kernel | None:
+        """Return a kernel with stand-ins, if rows outside the core make a coefficient skewed."""
+        here = model.predictors.linear and model.family.convex and RANDOM_ACCESS in model.source.offers
+        bound = self.bound or default_bound(model)
+        if self.stand_ins or not here or not bound.local or setup.tails.whole:
+            return None
+        core = bool(self.core) and setup.tails.first.size > 0
+        psi = setup.bounds(bound, int(self.order or model.orders[0]), core=core).drawing.psi
+        assert psi is not None
+        if not np.any(psi):
+            return None
+        found = skewness(model, setup.metric, drawn_by_bounds(model, psi, STAND_INS))
+        if not np.max(np.abs(found)) > SKEWED_BY_ALL:
+            return None
+        return ScalableMH(order=2, truncation=0.0, sketch=False, core=self.core, stand_ins=STAND_INS)
+
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         bound = self.bound or default_bound(model)
         order = int(self.order or model.orders[0])
         core = bool(self.core) and bound.local and setup.tails.first.size > 0
         return prepare_thinning(
-            self, model, setup, order, bound, self.proposal, self.truncation, sketch=bool(self.sketch), core=core
+            self,
+            model,
+            setup,
+            order,
+            bound,
+            self.proposal,
+            self.truncation,
+            sketch=bool(self.sketch),
+            core=core,
+            stand_ins=self.stand_ins,
         )
 
 
@@ -151,20 +197,26 @@ SELDOM = 1e-3
 SKEWED = 0.25
 """Spread of the surrogate less its Gaussian under that Gaussian, above which it is sampled with several steps: an
 independence sampler then accepts less than about 1 - 0.25 sqrt(2 / pi) = 0.8 of its proposals."""
+STAND_INS = 512
+"""Stand-ins that the planner takes: their sum is then right to a hundredth in the posterior's bulk."""
+SKEWED_BY_ALL = 0.25
+"""Skewness of a coefficient, by rows that are not core rows, from which on they are taken: of about sixteen events."""
 SPREAD_POINTS = 512
+ANYWHERE = 1e300
+"""How deep a convex surrogate may be, less its Gaussian part: trials on it need not be kept in a region."""
 TABLE_SLACK = 2.0
 """How far below its value at the centre the surrogate less G may be, because tables are not those of all directions."""
 
 
-def tables_of(tails: Tails, metric: Metric, expansion: Expansion, core: Core) -> Tables:
-    """Return tables of the coordinates with long tails: of the surrogate along them, the others being at the centre.
+def tables_of(last: int, first: int, metric: Metric, expansion: Expansion, core: Core) -> Tables:
+    """Return tables of the first and the last coordinates: of the surrogate along them, the others being at the centre.
 
     Along the coordinate of a coefficient whose rows are in the core, that is the posterior itself. Where only the prior
-    is no normal, the cubic is left out: it has no minimum.
+    is no normal, at the last coordinates, the cubic is left out: it has no minimum.
     """
     if expansion.order < 2:
         return no_tables()
-    d, first, last = metric.d, tails.first.size if core.size else 0, tails.last.size
+    d = metric.d
     smooth = expansion.surrogate._replace(cubic=np.zeros(0))
 
     def along(axis: int, points: Vector) -> Vector:
@@ -178,12 +230,21 @@ def tables_of(tails: Tails, metric: Metric, expansion: Expansion, core: Core) ->
 
 
 def default_proposal(
-    expansion: Expansion, metric: Metric, radius: float, n: int, core: Core, tables: Tables, core_axes: int
+    expansion: Expansion,
+    metric: Metric,
+    radius: float,
+    n: int,
+    core: Core,
+    tables: Tables,
+    core_axes: int,
+    *,
+    joint: bool = False,
 ) -> Proposal:
     """Return a proposal that suits an expansion: nearly independent draws, and walks against sticking in tails.
 
     Along a direction where the cubic falls as -c r^3 the surrogate falls beyond r = 1 / (3 c). If that is within
-    the radius, independent draws would stick there; several steps on the surrogate do not.
+    the radius, independent draws would stick there; several steps on the surrogate do not. Nor do they in a joint tail
+    of several tabulated coordinates, which tables of each do not show.
     """
     # The fewer rows, the heavier may be the tails that no expansion shows; a walk costs a few steps' time.
     walk_every = 64 if n > 20_000 else 8 if n > 500 else 4
@@ -194,7 +255,7 @@ def default_proposal(
     # Along the first coordinates, if their rows are in the core, the surrogate is no cubic.
     cubic, d = without_first(expansion.surrogate.cubic, metric.d, int(np.sum(tables.axes < core_axes)))
     falls = cubic.size > 0 and 3.0 * steepest_fall(cubic, d) * radius > 1.0
-    if falls or not spread <= SKEWED:
+    if falls or joint or not spread <= SKEWED:
         return SurrogateSteps(walk_every=min(walk_every, 16), tabulated=tabulated)
     if expansion.order == 2 and not tabulated:
         # Steps to the other side make up for the draws that a rejection repeats.
@@ -225,6 +286,7 @@ def prepare_thinning(
     *,
     sketch: bool = False,
     core: bool = False,
+    stand_ins: int = 0,
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
     metric, tails = setup.metric, setup.tails
@@ -233,11 +295,23 @@ def prepare_thinning(
     bounds, expansion = setup.bounds(kind, order, core=core), setup.expansion(order)
     free = tails.first.size if core else 0
     exact = core_of(model, metric, tails.rows, order) if core else no_core(model)
-    tables = setup.once(("tables", order, core), lambda: tables_of(tails, metric, expansion, exact))
+    radius, skewed = bounds.radius, free
+    if stand_ins:
+        curvatures = setup.bounds(kind, 1, core=core).drawing.psi
+        assert curvatures is not None
+        rows = drawn_by_bounds(model, curvatures, stand_ins)
+        expansion, exact = with_stand_ins(model, metric, expansion, exact, rows)
+        radius, skewed = math.inf, model.d - tails.last.size  # no bound is used: steps are accepted on all rows
+    tables = setup.once(
+        ("tables", order, core, stand_ins), lambda: tables_of(tails.last.size, skewed, metric, expansion, exact)
+    )
     room = min(bounds.radius, gaussian_radius(model.d, SELDOM / model.n))
+    joint = stand_ins > 0 or (core and tails.tied)
     if proposal is None:
-        proposal = default_proposal(expansion, metric, room, model.n, exact, tables, free)
+        proposal = default_proposal(expansion, metric, room, model.n, exact, tables, free, joint=joint)
     move, reference = proposal.plan(metric, model.n)
+    if order == 2 and model.family.convex:
+        move = move._replace(inner_floor=ANYWHERE)
     limit = float(model.n) if truncation is None else float(truncation)
     supply = setup.supply(kind, order, core=core)
     functions = model.rows.functions
@@ -248,7 +322,7 @@ def prepare_thinning(
     terms = Terms(subtract(expansion.surrogate, reference), expansion.exact._replace(slack=slack), exact, used)
     target = Target(
         metric.matrix,
-        Bound(kind.local, order, *bounds.sums, bounds.radius, limit, free),
+        Bound(kind.local, order, *bounds.sums, radius, limit, free),
         supply.rows,
         Likelihood(
             metric.centre,
@@ -264,14 +338,16 @@ def prepare_thinning(
         "kernel": type(kernel).__name__,
         "order": order,
         "bound": repr(kind),
-        "radius": bounds.radius,
+        "radius": radius,
         "truncation": limit,
         "proposal": repr(proposal),
         "sketch": sketch,
         "mode_passes": setup.mode.passes,
     }
+    if stand_ins:
+        plan["stand_ins"] = stand_ins
     if core:
-        plan |= {"core_rows": exact.size, "core_of": [model.names[j] for j in tails.first]}
+        plan |= {"core_rows": tails.rows.weight.size, "core_of": [model.names[j] for j in tails.first]}
     if terms.tables.axes.size:
         plan["tabulated"] = [model.names[metric.order[t]] for t in terms.tables.axes]
     shared = (*supply.rows[4:], *target.sketch) if supply.endless else ()
@@ -290,7 +366,7 @@ def prepare_thinning(
         partial(exceeds, model.rows),
         table_bytes=sum(array.nbytes for array in shared) + expansion.surrogate.padded.nbytes,
         chain_bytes=0 if supply.endless else supply.chain_bytes,
-        radius=bounds.radius if kind.local else math.inf,
+        radius=radius if kind.local else math.inf,
         tables=terms.tables,
         free=free,
     )

@@ -4,13 +4,29 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.compiled import ByAddress
-from tallbayes.kernels.addressed import EXACT_SLACK, TABLE_FACTS
+from tallbayes.compiled import ByAddress, compiled_within
+from tallbayes.kernels.addressed import EXACT_SLACK, TABLE_FACTS, TABLE_LINES
 from tallbayes.kernels.state import BLOCK
 from tallbayes.kernels.types import SURROGATE_TRIALS
 from tallbayes.setup.bounds import distance_from_centre
-from tallbayes.setup.tables import AXIS
+from tallbayes.setup.tables import AXIS, table_potential
 from tallbayes.sources.memory import matrix_at
+
+
+@compiled_within
+def walk_along(lines: Any, tables: Any, here: Any, there: Any, rng: Any) -> float:
+    """Walk along tabulated axes, by a length of any order of magnitude; return what puts back the tables' G."""
+    put_back = 0.0
+    length = TABLE_STEP / np.sqrt(tables.shape[0]) * np.exp(rng.standard_normal())
+    for t in range(tables.shape[0]):
+        axis = int(tables[t, AXIS])
+        there[axis] = here[axis] + length * rng.standard_normal()
+        put_back += table_potential(lines, tables, t, here[axis]) - table_potential(lines, tables, t, there[axis])
+    return put_back
+
+
+TABLE_STEP = 2.0
+"""Median length of a walk along all tabulated axes together, in standard deviations at the centre."""
 
 
 def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
@@ -22,7 +38,7 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
     """
     whitening, bound, _, _, surrogate, _ = target
     terms, _, value_at, look_ahead, _ = surrogate
-    tables = matrix_at(terms.places[TABLE_FACTS])
+    lines, tables = matrix_at(terms.places[TABLE_LINES]), matrix_at(terms.places[TABLE_FACTS])
     z, proposed, numbers, ahead, room, scratch = state
     noise, values, distances = ahead
     candidate = room.row
@@ -42,19 +58,20 @@ def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
         if trial % 2 == 0:
             for j in range(d):
                 candidate[j] = noise[j, used]
-            next_value, next_distance = values[used], distances[used]
+            next_value, next_distance, put_back = values[used], distances[used], 0.0
         else:
             for j in range(d):
                 fresh = spread * (noise[j, used] - middle[j])
                 candidate[j] = middle[j] + keep * (proposed[j] - middle[j]) + fresh
-            for t in range(tables.shape[0]):  # tabulated coordinates are drawn in the other trials
-                axis = int(tables[t, AXIS])
-                candidate[axis] = proposed[axis]
+            put_back = 0.0
+            if tables.shape[0] > 0:
+                put_back = walk_along(lines, tables, proposed, candidate, rng)
             next_value = value_at(terms, candidate, scratch)
             next_distance = distance_from_centre(bound.local, bound.free, whitening, candidate)
         now.used += 1
         allowed = next_distance <= radius and next_value >= floor * next_distance * next_distance - slack
-        if inside and allowed and (next_value <= value or rng.standard_exponential() > next_value - value):
+        rise = next_value - value - put_back
+        if inside and allowed and (rise <= 0.0 or rng.standard_exponential() > rise):
             for j in range(d):
                 proposed[j] = candidate[j]
             value, distance = next_value, next_distance

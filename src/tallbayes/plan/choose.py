@@ -39,6 +39,10 @@ SLOW, WANTED = 0.2, 0.5
 """Effective draws per step below which a draw is made of several steps, and how many it then is to be worth."""
 MOST_STEPS, MOST_WAIT = 64, 2e9
 """Steps of a draw, at most; and the nanoseconds that all draws may take by that."""
+MOST_FOR_TAILS = 2e10
+"""Nanoseconds that draws may take, by the costs of rows, where each is accepted on all rows for the tails' sake."""
+LEAST_IN_TAILS = 0.05
+"""Effective draws per step of such a kernel in a rehearsal, at least."""
 TOO_MANY_PASSES = 0.5
 """Rows' worth of full passes, as a share of the rows drawn, above which a larger ball is tried."""
 
@@ -144,7 +148,9 @@ def _choose(
     setup.streams = _slots(model, forecasts, streams)
     chosen = _rehearsed(kernel, model, forecasts, threads)
     chosen = _with_room(chosen, threads)
-    return _with_steps(_raced(chosen, draws, threads), draws) if open_choice else chosen
+    if not open_choice:
+        return chosen
+    return _with_steps(_into_tails(_raced(chosen, draws, threads), draws, threads), draws)
 
 
 def _slots(model: Model, forecasts: list[Forecast], streams: Mapping[Stream, int]) -> dict[Stream, int]:
@@ -210,6 +216,22 @@ def _raced(chosen: Chosen, draws: int, threads: int | None) -> Chosen:
             ordered = [other, *(f for f in chosen.forecasts if f is not other)]
             chosen = Chosen(other.kernel, prepared, ordered, again.rehearsal, stuck=why)
     return chosen
+
+
+def _into_tails(chosen: Chosen, draws: int, threads: int | None) -> Chosen:
+    """Take a kernel that follows a skewed posterior into its tails, where draws on all rows can be waited for.
+
+    Rehearsals do not show what is missed: a chain that was never in a tail mixes well.
+    """
+    model, setup = chosen.prepared.model, setup_of(chosen.prepared.model, threads=threads)
+    if draws * model.n * costs.full_row(model.d) > MOST_FOR_TAILS:
+        return chosen
+    kernel = chosen.kernel.into_tails(model, setup)
+    if kernel is None:
+        return chosen
+    again = _rehearsed(kernel, model, chosen.forecasts, threads)
+    why = f"{chosen.forecasts[0].name}: chains that thin rows miss the tails of so skewed a posterior"
+    return replace(again, stuck=why) if again.rehearsal.efficiency >= LEAST_IN_TAILS else chosen
 
 
 def _with_steps(chosen: Chosen, draws: int) -> Chosen:

@@ -277,6 +277,8 @@ def _in_words(key: str, value: Any, kernel: str, model: Model) -> list[Line]:
     if key == "truncation":
         usual = value in (0.0, model.n, math.inf)
         return [] if usual else [("truncation", f"a step that would draw {_number(value)} rows reads all of them")]
+    if key == "stand_ins":
+        return [("stand-ins", f"{value:,} rows, in the surrogate, for what the expansion leaves out of all")]
     if key == "q_db":
         return [("dark rows tried", f"{_number(100.0 * value)} % in a sweep")]
     return [(key.replace("_", " "), _plainly(value))]

@@ -81,8 +81,10 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
         others = [] if thinning_only else _on_all_rows(n, d, order, ratio, costs.reading(model.source))
         return [thinning, *others]
 
-    workers = min(len(model.orders), available_threads())
-    each = pool(workers).map(of_order, model.orders) if workers > 1 else map(of_order, model.orders)
+    # Trials on a cubic must be kept in a region, which a tail of several coefficients leaves.
+    orders = [order for order in model.orders if order < 3 or not setup.tails.tied]
+    workers = min(len(orders), available_threads())
+    each = pool(workers).map(of_order, orders) if workers > 1 else map(of_order, orders)
     found = [forecast for forecasts in each for forecast in forecasts]
     if not thinning_only:
         # A walk that is accepted a quarter of the time has about one effective draw in 4 d.

@@ -81,6 +81,8 @@ class Look:
     """Of coefficients with a table, which share of the draws is beyond its 2.5 % and 97.5 % quantile."""
     thinned: bool = False
     """Whether steps were accepted by some rows only, around an expansion that says little of tails."""
+    jointly: bool = False
+    """Whether proposals follow several tabulated coefficients into a tail that they share."""
 
     @property
     def chains(self) -> int:
@@ -200,7 +202,8 @@ def _look(tree: "DataTree") -> Look:
         mixing = _in_full(draws, mixing)
     plan = json.loads(tree.attrs.get("plan", "{}"))
     thinned = bool(plan.get("order")) and plan.get("truncation") != 0.0
-    return Look(names, draws, accepted, mixing, json.loads(tree.attrs.get("tails", "{}")), thinned)
+    jointly = plan.get("order") == 2 and str(plan.get("proposal")).startswith("SurrogateSteps")
+    return Look(names, draws, accepted, mixing, json.loads(tree.attrs.get("tails", "{}")), thinned, jointly)
 
 
 def _in_full(draws: NDArray[np.float64], mixing: Mixing) -> Mixing:
@@ -363,7 +366,7 @@ def _skewed(look: Look) -> list[Finding]:
         tied = np.abs(apart[:, tabulated].T @ apart[:, tabulated]) / len(apart)
         tied /= np.sqrt(np.outer(square[tabulated], square[tabulated]))
     np.fill_diagonal(tied, 0.0)
-    doubtful[tabulated[~np.any(tied > TIED, axis=1)]] = False
+    doubtful[tabulated[look.jointly | ~np.any(tied > TIED, axis=1)]] = False
     concerned = _worst_first(doubtful, -np.abs(skewness))
     if not concerned:
         return []

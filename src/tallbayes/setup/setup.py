@@ -30,7 +30,7 @@ from tallbayes.sources.supply import Drawing, Stream
 
 Vector = NDArray[np.float64]
 
-FORMAT = 4
+FORMAT = 5
 """Of saved set-ups."""
 UNREADABLE = (ValueError, KeyError, EOFError, TypeError, BadZipFile)
 """What reading a file that is no set-up, or half of one, may raise."""
@@ -202,7 +202,7 @@ class Setup:
             tails = self.tails
             arrays |= {"tails.first": tails.first, "tails.last": tails.last}
             arrays |= {"tails.table": tails.rows.table, "tails.weight": tails.rows.weight}
-            arrays["tails.whole"] = np.array([tails.whole])
+            arrays["tails.whole"] = np.array([tails.whole, tails.tied])
         if "metric" in self.__dict__:
             arrays |= {f"metric.{name}": getattr(self.metric, name) for name in Metric.__dataclass_fields__}
         if "cubic" in self.__dict__:
@@ -277,8 +277,8 @@ class Setup:
             self.__dict__["mode"] = Mode(**numbers)
         if "tails.first" in arrays:
             rows = DistinctRows(arrays["tails.table"], arrays["tails.weight"], MOST_CORE)
-            whole = bool(arrays["tails.whole"][0])
-            self.__dict__["tails"] = Tails(arrays["tails.first"], arrays["tails.last"], rows, whole)
+            whole, tied = map(bool, arrays["tails.whole"])
+            self.__dict__["tails"] = Tails(arrays["tails.first"], arrays["tails.last"], rows, whole, tied)
         if parts["metric"]:
             self.__dict__["metric"] = Metric(**parts["metric"])
         if "cubic" in arrays:

@@ -47,6 +47,8 @@ class Tails(NamedTuple):
     """All rows in which one of the first appears."""
     whole: bool = False
     """Whether these are all rows: there are few different ones, and the surrogate is the posterior itself."""
+    tied: bool = False
+    """Whether some core row speaks of two skewed coefficients: they have a tail in common."""
 
     def order(self, d: int) -> NDArray[np.int64]:
         """Return all coefficients in the order of their coordinates."""
@@ -88,13 +90,18 @@ def find_tails(model: Model, mode: Mode, few: Model, *, threads: int | None = No
         else:  # a pass costs more than rows that turn out not to be wanted
             (thirds, counts), known = model.source.reduce(_thirds_and_rows, *given, threads=threads)
         skewness = np.abs(thirds) / scale[candidates] ** 3
-        if np.linalg.norm(skewness) > SKEWED and (whole := _few_different(model, few, last, threads)) is not None:
-            return whole
         skewed = skewness > SKEWED
+        if np.linalg.norm(skewness) > SKEWED and (whole := _few_different(model, few, last, threads)) is not None:
+            return whole._replace(tied=_share_rows(whole.rows, candidates[skewed]))
         chosen, counts = candidates[skewed], counts[skewed]
         chosen = chosen[np.argsort(counts, kind="stable")]
         first, found = _gathered(model, chosen, np.sort(counts), threads, known)
-    return Tails(first, np.setdiff1d(last, first), found if first.size else nobody)
+    return Tails(first, np.setdiff1d(last, first), found if first.size else nobody, tied=_share_rows(found, first))
+
+
+def _share_rows(rows: DistinctRows, columns: NDArray[np.int64]) -> bool:
+    """Return whether two of some columns are not zero in the same row."""
+    return bool(np.any(np.count_nonzero(rows.table[:, columns], axis=1) > 1))
 
 
 def _few_different(model: Model, few: Model, last: NDArray[np.int64], threads: int | None) -> Tails | None:
