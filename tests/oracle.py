@@ -327,6 +327,8 @@ class Problem:
     """Coefficients in the order of their coordinates, if it is not their own."""
     free: int = 0
     """The first so many coordinates move core rows only."""
+    stand_ins: tuple[tuple[int, float], ...] = ()
+    """Rows, with weights, whose potentials stand in the surrogate for those of all that are not in the core."""
     memo: dict = field(default_factory=dict, compare=False)
     recent: dict = field(default_factory=dict, compare=False)
 
@@ -379,11 +381,16 @@ class Problem:
 
     def surrogate(self, theta, order):
         """Minus the log of the surrogate: the exact prior, core rows as they are, the expansion of the others."""
-        expansions = self.row_expansions(theta, order)
+        expansions = self.row_expansions(theta, 1 if self.stand_ins else order)
+        stand_in = 0.0
+        if self.stand_ins:
+            rows, weights = (np.array(part) for part in zip(*self.stand_ins, strict=True))
+            above = (self.row_potentials(theta) - expansions)[:, rows] / self.weights[rows]
+            stand_in = (above - self.jet[0][rows]) @ weights
         if self.core:
             core, expansions = list(self.core), expansions.copy()
             expansions[:, core] = (self.row_potentials(theta) - self.weights * self.jet[0])[:, core]
-        return expansions.sum(axis=1) + self.prior(theta)
+        return expansions.sum(axis=1) + stand_in + self.prior(theta)
 
     @cached_property
     def gradient(self):
@@ -1294,8 +1301,13 @@ class _Noise:
         return self.problem.theta(z)[0]
 
 
-def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
-    """Return where trials on the surrogate lead, within the ball and where it is not too deep."""
+def _surrogate_trials(problem, rule, proposal, theta, noise, rng):
+    """Return where trials on the surrogate lead, within the ball and where it is not too deep.
+
+    Of a convex surrogate that is no polynomial nothing is too deep.
+    """
+    exact = getattr(problem, "core", ()) or getattr(problem, "stand_ins", ())
+    deepest = 1e300 if rule.order == 2 and exact else 0.4
     newton = proposal.b  # A = 0
     variance = np.diag(np.linalg.inv(problem.hessian))
     hard = [other for other in problem.other_priors if other.kind != "student"]
@@ -1325,13 +1337,19 @@ def _surrogate_trials(problem, rule, proposal, theta, noise, rng, deepest=0.4):
     for trial in range(proposal.trials):
         normal, drawn = noise.next()
         xi = proposal.root @ normal
-        candidate = noise.put(newton + xi, drawn)
+        candidate, put_back = noise.put(newton + xi, drawn), 0.0
         if trial % 2 == 1:
             candidate = newton + proposal.keep * (theta - newton) + math.sqrt(1 - proposal.keep**2) * xi
-            candidate = noise.put(candidate, problem.z(theta)[0][axes])
+            if axes:  # tabulated coordinates walk, so that their G does not cancel
+                before = problem.z(theta)[0][axes]
+                length = 2.0 / math.sqrt(len(axes)) * math.exp(rng.standard_normal())
+                after = before + length * rng.standard_normal(len(axes))
+                candidate = noise.put(candidate, after)
+                pairs = zip(proposal.tables, before, after, strict=True)
+                put_back = sum(t.minus_log_density(a) - t.minus_log_density(b) for t, a, b in pairs)
         height = excess(candidate)
         if inside and allowed(candidate, height):
-            rise = height - value
+            rise = height - value - put_back
             if rise < 1e-11 or rng.standard_exponential() > rise:
                 theta, value = candidate, height
     return theta

@@ -35,7 +35,6 @@ from tallbayes.setup.setup import Setup
 from tallbayes.setup.sketch import no_sketch
 from tallbayes.setup.stand_ins import drawn_by_bounds, skewness, with_stand_ins
 from tallbayes.setup.tables import Tables, draw_from_table, no_tables, tables_at, tabulate
-from tallbayes.setup.tails import Tails
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
 
 Vector = NDArray[np.float64]
@@ -70,10 +69,10 @@ class ScalableMH(Kernel):
         Whether the rows that speak of coefficients with long tails are evaluated exactly in the surrogate; with local
         bounds only. By default True if the planner chooses the order, else False.
     stand_ins : int
-        Rows, drawn once in proportion to their bounds, whose remainders stand in the surrogate for those of all rows.
-        It then follows a skewed posterior into its tails, and proposals are drawn from tables of it along every
-        coordinate; but single rows have nothing left to be thinned, so every step is accepted on all rows:
-        with ``truncation=0`` only. Defaults to none.
+        Rows that stand for all in the surrogate, beside the expansion: some hundred, drawn once, by how much they
+        could move. The surrogate then follows a skewed posterior into its tails, and steps are proposed from tables
+        of it along every coordinate; every step is accepted on all rows, so ``truncation=0`` is needed. Defaults to
+        none.
     """
 
     order: int | None = None
@@ -99,7 +98,7 @@ class ScalableMH(Kernel):
             raise InputError(f"ScalableMH: stand_ins={self.stand_ins!r} must be a whole number, 0 or more.")
         if self.stand_ins and (self.truncation != 0.0 or isinstance(self.bound, Global)):
             raise InputError(
-                f"ScalableMH: stand_ins={self.stand_ins} needs truncation=0.0 and local bounds: what stands for all rows "
+                f"ScalableMH: stand_ins={self.stand_ins} needs truncation=0.0 and local bounds: what they propose "
                 f"is accepted on all rows. truncation={self.truncation!r} and bound={self.bound!r} were given."
             )
 
@@ -152,6 +151,9 @@ class ScalableMH(Kernel):
         if self.stand_ins or not here or not bound.local or setup.tails.whole:
             return None
         core = bool(self.core) and setup.tails.first.size > 0
+        inner = SurrogateSteps().steps
+        if core and inner * setup.tails.rows.weight.size > model.n + inner * STAND_INS:  # dearer than all rows
+            return ScalableMH(order=2, truncation=0.0, sketch=False, core=False, stand_ins=STAND_INS)
         psi = setup.bounds(bound, int(self.order or model.orders[0]), core=core).drawing.psi
         assert psi is not None
         if not np.any(psi):
@@ -310,7 +312,7 @@ def prepare_thinning(
     if proposal is None:
         proposal = default_proposal(expansion, metric, room, model.n, exact, tables, free, joint=joint)
     move, reference = proposal.plan(metric, model.n)
-    if order == 2 and model.family.convex:
+    if order == 2 and exact.size and model.family.convex:
         move = move._replace(inner_floor=ANYWHERE)
     limit = float(model.n) if truncation is None else float(truncation)
     supply = setup.supply(kind, order, core=core)

@@ -1,22 +1,22 @@
-r"""Stand-ins: a few rows whose remainders stand, in a surrogate, for those of all rows.
+r"""Stand-ins: a few hundred rows that stand for all in a surrogate.
 
 Where every row says a little of a skewed coefficient (three events among many thousand rows that all differ), no few
-rows can be core rows. But what the expansion leaves out is a sum, and some hundred rows, drawn in proportion to their
-bounds and weighted by the inverse of that, estimate it to a few per cent. With stand-ins m of weight w_m the surrogate is
+rows can be core rows. But the curvature of the potential is a sum over rows, and some hundred of them, drawn in
+proportion to how much of it they can have and weighted by the inverse of that, estimate it in every direction, and with
+it what the expansion leaves out. With stand-ins m of weight w_m the surrogate is
 
-.. math:: S = U_0 + \sum_i T^1_i + \sum_m w_m (U_m - T^1_m) + \tfrac12 z' R_+ z,
-          \qquad R = \sum_i \nabla^2 U_i - \sum_m w_m \nabla^2 U_m ,
+.. math:: S = U_0 + \sum_i T^1_i + \sum_m w_m (U_m - T^1_m) ,
 
-T^1 the expansions of order 1 and R_+ the positive part of R, derivatives taken at the centre. It is convex if the
-potential is, so it can be sampled wherever it leads. It is an estimate, so a step that it proposes is accepted on all
-rows; how good it is decides how often.
+T^1 being expansions of order 1. Weights are calibrated, so that S has the Hessian of the potential at the centre.
+It is convex if the potential is, so it can be sampled wherever it leads. It is an estimate, so a step that it proposes
+is accepted on all rows; how good it is decides how often.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.models.base import Model
-from tallbayes.setup.core import Core, DistinctRows, core_of
+from tallbayes.setup.core import TAYLOR, WEIGHT, Core, DistinctRows, core_of
 from tallbayes.setup.expansion import Expansion
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import polynomial, subtract
@@ -27,7 +27,7 @@ Matrix = NDArray[np.float64]
 
 
 def drawn_by_bounds(model: Model, psi: Vector, count: int) -> DistinctRows:
-    """Return rows drawn in proportion to their bounds, with weights that make sums over them estimate those over all.
+    """Return rows drawn in proportion to bounds, with weights that make sums over them estimate those over all.
 
     They are evenly spaced in the running sum of the bounds, which scatters less than independent draws: a row is taken
     as often as its share says, or once more.
@@ -77,7 +77,8 @@ def with_stand_ins(
 def _calibrated(model: Model, metric: Metric, rows: DistinctRows, hessian: Matrix) -> Vector:
     """Return weights near those given with which the rows' Hessian is the one given, as far as that can be.
 
-    The least change of the weights, by weighted squares, that does it, each changed by at most a factor.
+    It is the least change, in squares by weight, but of no weight by more than a factor of four. Of many columns only
+    the diagonal is calibrated: there are more entries than rows could hold.
     """
     x, eta, response = _parts(model, metric, rows)
     white = x @ metric.inverse_root.T
@@ -113,7 +114,5 @@ def _parts(model: Model, metric: Metric, rows: DistinctRows) -> tuple[Matrix, Ma
 
 def _hessian_of(core: Core, d: int) -> Matrix:
     """Return the same of core rows, from their expansions."""
-    from tallbayes.setup.core import TAYLOR, WEIGHT
-
     white, curvature = core.rows[:, :d], 2.0 * core.rows[:, d + WEIGHT] * core.rows[:, d + TAYLOR + 2]
     return np.asarray(white.T @ (curvature[:, None] * white))

@@ -96,7 +96,37 @@ def find_tails(model: Model, mode: Mode, few: Model, *, threads: int | None = No
         chosen, counts = candidates[skewed], counts[skewed]
         chosen = chosen[np.argsort(counts, kind="stable")]
         first, found = _gathered(model, chosen, np.sort(counts), threads, known)
+        if first.size:
+            first = np.append(
+                first, _of_the_same_rows(model, np.setdiff1d(candidates, first), first, threads, known)
+            )
     return Tails(first, np.setdiff1d(last, first), found if first.size else nobody, tied=_share_rows(found, first))
+
+
+def _of_the_same_rows(
+    model: Model,
+    others: NDArray[np.int64],
+    first: NDArray[np.int64],
+    threads: int | None,
+    known: DistinctRows | None,
+) -> NDArray[np.int64]:
+    """Return the columns among some that appear in core rows only: interactions share the tail of their level."""
+    if not others.size:
+        return others
+    if known is None:
+        outside = model.source.reduce(_rows_outside, others, first, threads=threads)
+    elif known.too_many:  # a pass costs more than such a column is worth
+        return others[:0]
+    else:
+        left = np.all(known.table[:, first] == 0.0, axis=1)
+        outside = np.count_nonzero(known.table[left][:, others], axis=0)
+    return others[np.asarray(outside) == 0]
+
+
+def _rows_outside(block: Block, columns: NDArray[np.int64], first: NDArray[np.int64]) -> Vector:
+    """Return in how many rows without any of the first columns each of some others appears."""
+    left = np.all(block.X[:, first] == 0.0, axis=1)
+    return np.count_nonzero(block.X[left][:, columns], axis=0).astype(np.float64)
 
 
 def _share_rows(rows: DistinctRows, columns: NDArray[np.int64]) -> bool:
