@@ -6,7 +6,7 @@ lambda_i / bar lambda_i. Called by address, as is the variant that uses a sketch
 
 from typing import Any
 
-from tallbayes.compiled import ByAddress, compiled, compiled_within
+from tallbayes.compiled import ByAddress, compiled_within
 from tallbayes.kernels.state import BATCH, FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
 from tallbayes.kernels.target import FALL, RISE, STEP, Likelihood
 from tallbayes.kernels.types import TRIALS
@@ -25,7 +25,7 @@ CERTAIN = 16.0 * 2.220446049250313e-16
 """For each of (k + 1) (d + 2): rounding of a bound alone, without that of the row. Less is not worth a closer look."""
 
 
-@compiled
+@compiled_within
 def kind_of(pending: float, total: float, before: float, after: float) -> int:
     """Return the kind of the event that leaves `pending` of the rate: first come rises, then falls."""
     if before + after == 0.0:
@@ -33,7 +33,7 @@ def kind_of(pending: float, total: float, before: float, after: float) -> int:
     return RISE if pending >= total * before and after > 0.0 else FALL
 
 
-@compiled
+@compiled_within
 def intensity_of(kind: int, before: float, after: float) -> float:
     """Return the part of lambda_i = max(0, after - before) that events of a kind account for.
 
@@ -145,4 +145,4 @@ def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     return ACCEPTED
 
 
-thin = ByAddress(TRIALS, _thin)
+thin = ByAddress(TRIALS, _thin, borrowing=True)
