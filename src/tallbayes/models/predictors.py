@@ -482,7 +482,6 @@ def _three_products(count: int, x: Vector, a: Vector, b: Vector, c: Vector) -> t
     return with_a, with_b, with_c
 
 
-@numba.njit(inline="always")  # a call with so many arrays costs as much as the products
 def predict(
     layout: Layout,
     row: Vector,
@@ -513,6 +512,11 @@ def predict(
         out[0, p] = at_centre
         out[1, p] = before
         out[2, p] = after
+
+
+predict_in_line: Any = numba.njit(inline="always")(predict)
+"""The same, whose lines compiled functions have as if they were their own: a call with so many arrays costs as much as the
+products, and as much again when it is compiled."""
 
 
 def lines_of_row(layout: Layout, x: Vector, response: Vector, d: int) -> Matrix:
