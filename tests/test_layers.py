@@ -52,7 +52,14 @@ LONG = {
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
-COMPILERS = {"compiled", "compiled_sum", "compiled_within", "ByAddress"}
+COMPILERS = {
+    "compiled",
+    "compiled_borrowing",
+    "compiled_sum",
+    "compiled_within",
+    "compiled_within_with_arrays",
+    "ByAddress",
+}
 
 
 def test_rooms_left_out_of_the_hash_of_compiled_code_compile_nothing():
@@ -209,7 +216,7 @@ def decorated(tree):
         name
         for name, node in functions_of(tree)
         for by in node.decorator_list
-        if isinstance(by, ast.Name) and by.id in {"compiled", "compiled_sum", "compiled_within"}
+        if isinstance(by, ast.Name) and by.id in COMPILERS
     ]
 
 

@@ -30,6 +30,7 @@ from numba.core import caching
 from numba.core import config as numba_config
 from numba.core.ccallback import CFunc
 from numba.core.event import TimingListener, install_listener
+from numba.core.registry import CPUDispatcher
 from numba.core.sigutils import normalize_signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -251,7 +252,7 @@ class _Cache(caching.FunctionCache):
 
 
 def _dispatcher(function: Function, **options: Any) -> Function:
-    made = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    made = numba.njit(**{**USUAL, **options})(function)
     if made is not function:  # it is, if compilation is switched off
         made._cache = _Cache(function)
     return made
@@ -262,47 +263,82 @@ def compiled(function: Function) -> Function:
     return _dispatcher(function)
 
 
+def compiled_borrowing(function: Function) -> Function:
+    """Do the same with a function that makes no array, but only borrows those that it is given (`BORROWING`)."""
+    return _dispatcher(function, **BORROWING)
+
+
 def compiled_sum(function: Function) -> Function:
     """Compile a sum, free to reorder additions and to fuse them with products, so that it uses SIMD well.
 
     That changes a sum by rounding only. It is used for sums over rows, for the sketch, whose error bound holds for
-    every order of additions, and for the cubic.
+    every order of additions, and for the cubic. It makes no array (`BORROWING`).
     """
-    return _dispatcher(function, fastmath=REORDERED)
+    return _dispatcher(function, fastmath=REORDERED, **BORROWING)
 
 
-def compiled_sum_in_line(function: Function) -> Function:
-    """Compile such a sum as a part of functions that call it often, put into each of them."""
-    return numba.njit(**IN_LINE, fastmath=REORDERED)(function)
+class _Part(CPUDispatcher):
+    """A part of compiled functions, without a way into it from Python.
+
+    That way takes every array of every tuple out of Python's objects: often more code than the part itself. Called
+    from Python after all, as tests do, the part is compiled once more, with it.
+    """
+
+    _for_python: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._for_python is None:
+            self._for_python = numba.jit(**{**self.targetoptions, "no_cpython_wrapper": False})(self.py_func)
+        return self._for_python(*arguments)
+
+
+def _part(function: Function, options: dict[str, Any]) -> Function:
+    if numba_config.DISABLE_JIT:
+        return function
+    made: Any = _Part(function, targetoptions={**options, "nopython": True, "no_cpython_wrapper": True})
+    return made
 
 
 def compiled_within(function: Function) -> Function:
-    """Compile a part of functions that are kept on disk, which is not kept by itself.
+    """Compile a part of compiled functions, which is not kept by itself, and makes no array (`BORROWING`).
 
-    That saves a little time; and an index of what is kept names the types of arguments. That of a function of curves
+    That saves time; and an index of what is kept names the types of arguments. That of a function of curves
     would name the curve of every formula that was ever used, and could be read only where all of their modules are.
     """
-    return numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    return _part(function, {**USUAL, **BORROWING})
 
 
-REORDERED = {"reassoc", "contract", "nsz"}
-"""What sums may be made faster by."""
-IN_LINE = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": True}
-"""Options of functions that are put into every loop that calls them, so that it can be compiled to SIMD."""
-
-
-FUSED = {**IN_LINE, "fastmath": {"contract"}}
-"""The same, with products fused with the sums they go into, where the processor can: faster, and rounded less."""
+def compiled_within_with_arrays(function: Function) -> Function:
+    """Compile such a part that makes arrays, or returns one."""
+    return _part(function, USUAL)
 
 
 def compiled_in_line(function: Function) -> Function:
     """Compile a small part of loops over rows, put into each of them: a call would keep it from using SIMD."""
-    return numba.njit(**IN_LINE)(function)
+    return _part(function, IN_LINE)
 
 
 def compiled_fused(function: Function) -> Function:
     """Compile a small part of loops that are made of products and sums, put into each of them."""
-    return numba.njit(**FUSED)(function)
+    return _part(function, FUSED)
+
+
+def compiled_sum_in_line(function: Function) -> Function:
+    """Compile such a sum as a part of functions that call it often, put into each of them."""
+    return _part(function, {**IN_LINE, "fastmath": REORDERED})
+
+
+REORDERED = {"reassoc", "contract", "nsz"}
+"""What sums may be made faster by."""
+BORROWING = {"_nrt": False}
+"""Numba counts who holds an array, wherever one is given a name or taken out of a tuple: half the code of a function
+that is given many. One that makes no array, and gets none from a function that does, need not count."""
+USUAL = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": True}
+"""Options of compiled functions; what is not said, a function takes over from the first one that calls it."""
+IN_LINE = {**USUAL, **BORROWING, "forceinline": True}
+"""Options of functions that are put into every loop that calls them, so that it can be compiled to SIMD."""
+FUSED = {**IN_LINE, "fastmath": {"contract"}}
+"""The same, with products fused with the sums they go into, where the processor can: faster, and rounded less."""
 
 
 def entry_of(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
@@ -333,10 +369,15 @@ class ByAddress:
         The function.
     keep : bool
         Whether to keep it on disk: what it closes over must then be plain functions and classes of modules.
+    borrowing : bool
+        Whether it makes no array (`BORROWING`).
     """
 
-    def __init__(self, signature: Any, function: Callable[..., Any], *, keep: bool = True) -> None:
+    def __init__(
+        self, signature: Any, function: Callable[..., Any], *, keep: bool = True, borrowing: bool = False
+    ) -> None:
         self._signature, self._function, self._keep = signature, function, keep
+        self._options = {"error_model": "numpy", "_nrt": not borrowing}
         self._pointer: Any = None
 
     @property
@@ -351,7 +392,7 @@ class ByAddress:
         if self._pointer is None:
             given = self._signature
             signature = given() if callable(given) and not hasattr(given, "return_type") else given
-            made: Any = CFunc(self._function, normalize_signature(signature), {}, {"error_model": "numpy"})
+            made: Any = CFunc(self._function, normalize_signature(signature), {}, self._options)
             if self._keep:
                 made._cache = _Cache(self._function)
             made.compile()

@@ -57,9 +57,9 @@ def derivative(curve: Any, t: float, m: int, piece: float) -> float:
     return g4
 
 
-@compiled_within
-def taylor_polynomial(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
-    """Return the Taylor polynomial of order k of g at t."""
+@compiled_in_line
+def difference(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
+    """Return g(t + delta) less the Taylor polynomial of order k of g at t."""
     g1, g2, g3, _ = jet(curve, t, piece)
     total = potential(curve, t, piece)
     if k >= 1:
@@ -68,15 +68,18 @@ def taylor_polynomial(curve: Any, t: float, delta: float, k: int, piece: float) 
         total += g2 * delta * delta / 2.0
     if k >= 3:
         total += g3 * delta * delta * delta / 6.0
-    return total
+    return potential(curve, t + delta, piece) - total
 
 
 @compiled_within
 def remainder(curve: Any, t: float, delta: float, k: int, piece: float) -> float:
-    """Return the remainder of order k, 0 to 3, of g at t for a step delta."""
+    """Return the remainder of order k, 0 to 3, of g at t for a step delta.
+
+    What evaluates g is in functions of one kind, put in line: Numba compiles g anew for each kind of caller.
+    """
     size = abs(delta) / curve.reach
     if size >= FAR:
-        return potential(curve, t + delta, piece) - taylor_polynomial(curve, t, delta, k, piece)
+        return difference(curve, t, delta, k, piece)
     total = 0.0
     if size < NEAR:
         for q in range(FEW):

@@ -19,7 +19,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from tallbayes.compiled import ByAddress, compiled, compiled_in_line
+from tallbayes.compiled import ByAddress, compiled, compiled_borrowing, compiled_in_line
 from tallbayes.families.curve import coefficients, curve_of, jet, may_mix, potential
 from tallbayes.families.ranges import derivative_range, range_at_ends
 from tallbayes.families.remainder import remainder, remainder_rounding
@@ -248,7 +248,11 @@ def of_curve(kind: Any) -> RowFunctions:
             out[1] += l * new[0]
 
     over_box = bounds_of_mixtures if may_mix(kind) else bounds
-    return RowFunctions(ByAddress(JETS, jets), ByAddress(BOUNDS, over_box), ByAddress(REMAINDERS, remainders))
+    return RowFunctions(
+        ByAddress(JETS, jets, borrowing=True),
+        ByAddress(BOUNDS, over_box, borrowing=True),
+        ByAddress(REMAINDERS, remainders, borrowing=True),
+    )
 
 
 @compiled_in_line
@@ -281,7 +285,7 @@ def call_jets(rows: Any, responses: Matrix, eta: Matrix, first: int, last: int, 
     return out
 
 
-@compiled
+@compiled_borrowing
 def jets_by_address(
     jets: Any,
     parameters: Vector,
@@ -296,7 +300,7 @@ def jets_by_address(
     jets(parameters, responses, eta, first, last, majorise, out)
 
 
-@compiled
+@compiled_borrowing
 def call_bounds(
     bounds: Any,
     parameters: Vector,

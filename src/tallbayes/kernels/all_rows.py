@@ -18,7 +18,7 @@ from tallbayes.kernels.surrogate_values import prior_value
 from tallbayes.kernels.target import prior_of
 from tallbayes.models import passes
 from tallbayes.models.base import Model
-from tallbayes.models.predictors import predict
+from tallbayes.models.predictors import predict_in_line
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import shift
 from tallbayes.setup.metric import Metric
@@ -96,7 +96,7 @@ def _sum_potential(
                 continue
             load_row(rows.design, first + r, x)
             offset = rows.offset[min(first + r, rows.offset.size - 1)]
-            predict(layout, x, rows.responses[first + r], offset, theta, theta, theta, ends)
+            predict_in_line(layout, x, rows.responses[first + r], offset, theta, theta, theta, ends)
             for p in range(layout.shape[0]):
                 eta[p, r] = ends[0, p]
         jets(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, compiled_within
+from tallbayes.compiled import compiled_borrowing, compiled_within
 from tallbayes.kernels.addressed import AddressedSurrogate, AddressedTarget
 from tallbayes.kernels.state import (
     ALL_ROWS,
@@ -79,7 +79,7 @@ def propose(
     return correction
 
 
-@compiled
+@compiled_borrowing
 def run_chunk(
     target: AddressedTarget,
     move: AffineProposal,

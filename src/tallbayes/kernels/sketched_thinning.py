@@ -7,7 +7,7 @@ import numpy as np
 from tallbayes.compiled import ByAddress
 from tallbayes.kernels.state import BATCH, SUSPECTS
 from tallbayes.kernels.target import FALL, RISE
-from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, kind_of, try_row
+from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, draw_events, try_row
 from tallbayes.kernels.types import TRIALS
 from tallbayes.setup.bounds import event_factors, shift
 from tallbayes.setup.sketch import (
@@ -17,7 +17,7 @@ from tallbayes.setup.sketch import (
     sketch_products,
     sketch_ratio,
 )
-from tallbayes.sources.alias import row_or_other, share_of, uniform_index
+from tallbayes.sources.alias import row_or_other, share_of
 from tallbayes.sources.prefetch import prefetch
 
 
@@ -50,16 +50,7 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     while now.clock < now.pending:
         if now.work >= budget or now.suspects + BATCH > SUSPECTS:
             return UNFINISHED
-        count = 0
-        while count < BATCH and now.clock < now.pending:
-            now.pending -= now.clock
-            now.clock = rng.standard_exponential()
-            batch[count] = uniform_index(table.shape[0], rng)
-            prefetch(table, batch[count])
-            chances[count] = rng.random()
-            uniforms[count] = rng.random()
-            kinds[count] = kind_of(now.pending, bound.total, before, after)
-            count += 1
+        count = draw_events(numbers, table, room.drawn, room.chances, BATCH, bound.total, before, after, rng)
         now.work += count
         # Each loop asks for what the next one reads, and none has a branch that waits for memory.
         for b in range(count):

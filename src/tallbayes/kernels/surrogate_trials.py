@@ -86,5 +86,5 @@ def _none(target: Any, move: Any, state: Any, rng: Any) -> Any:
     return True
 
 
-surrogate_trials = ByAddress(SURROGATE_TRIALS, _surrogate_trials)
-no_surrogate_trials = ByAddress(SURROGATE_TRIALS, _none)
+surrogate_trials = ByAddress(SURROGATE_TRIALS, _surrogate_trials, borrowing=True)
+no_surrogate_trials = ByAddress(SURROGATE_TRIALS, _none, borrowing=True)

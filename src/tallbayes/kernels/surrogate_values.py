@@ -4,11 +4,12 @@ Where the two cancel, as for an expansion of order 2 and a normal proposal, ther
 are no long tails, no core rows and no tables. What is not needed does not compile.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tallbayes.compiled import ByAddress, compiled, compiled_fused, compiled_within
+from tallbayes.compiled import ByAddress, compiled, compiled_fused, compiled_within, compiled_within_with_arrays
 from tallbayes.kernels.addressed import (
     CORE_PARAMETERS,
     CORE_ROWS,
@@ -114,7 +115,7 @@ def _look_ahead_with_tails(terms: Any, whitening: Any, bound: Any, move: Any, ah
         put_distances(whitening, bound, ahead)
 
 
-@compiled_within
+@compiled_within_with_arrays
 def _block_values_with_tails(terms: Any, z: Any, values: Any, rng: Any) -> None:
     """Draw the tabulated coordinates of the columns of z, and put the values there, core rows included, into values."""
     places, _, jets = terms
@@ -156,7 +157,7 @@ def _put_moves(row: Any, z: Any, moves: Any) -> None:
             moves[b] += one * z[j, b] + other * z[j + 1, b]
 
 
-@compiled_within
+@compiled_within_with_arrays
 def _polynomials_and_priors(terms: Any, z: Any, values: Any) -> None:
     """Put the values at the columns of z into values, with SIMD along the columns."""
     places, numbers, _ = terms
@@ -213,10 +214,11 @@ def _no_walk(terms: Any, drift: Any, scale: Any, z: Any, proposed: Any, rng: Any
     return 0.0
 
 
-_WALK, _NO_WALK = ByAddress(TABLE_WALK, _walk_along_tables), ByAddress(TABLE_WALK, _no_walk)
-_WITH_TAILS = ByAddress(VALUE, _value_with_tails), ByAddress(LOOK_AHEAD, _look_ahead_with_tails), _WALK
-_GENERAL = ByAddress(VALUE, _value), ByAddress(LOOK_AHEAD, _look_ahead), _NO_WALK
-_NOTHING = ByAddress(VALUE, _zero), ByAddress(LOOK_AHEAD, _look_ahead_at_nothing), _NO_WALK
+_borrowing = partial(ByAddress, borrowing=True)
+_WALK, _NO_WALK = _borrowing(TABLE_WALK, _walk_along_tables), _borrowing(TABLE_WALK, _no_walk)
+_WITH_TAILS = ByAddress(VALUE, _value_with_tails), _borrowing(LOOK_AHEAD, _look_ahead_with_tails), _WALK
+_GENERAL = _borrowing(VALUE, _value), _borrowing(LOOK_AHEAD, _look_ahead), _NO_WALK
+_NOTHING = _borrowing(VALUE, _zero), _borrowing(LOOK_AHEAD, _look_ahead_at_nothing), _NO_WALK
 
 
 def evaluators(terms: Terms) -> tuple[Any, Any, Any]:

@@ -6,16 +6,21 @@ lambda_i / bar lambda_i. Called by address, as is the variant that uses a sketch
 
 from typing import Any
 
-from tallbayes.compiled import ByAddress, compiled, compiled_within
+import numpy as np
+from numpy.typing import NDArray
+
+from tallbayes.compiled import ByAddress, compiled_within
 from tallbayes.kernels.state import BATCH, FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
 from tallbayes.kernels.target import FALL, RISE, STEP, Likelihood
 from tallbayes.kernels.types import TRIALS
-from tallbayes.models.predictors import predict
+from tallbayes.models.predictors import predict_in_line
 from tallbayes.setup.bounds import event_factors, shift
 from tallbayes.sources.alias import row_or_other, share_of, uniform_index
 from tallbayes.sources.memory import COLUMNS, load_row, prefetch_row
 from tallbayes.sources.prefetch import prefetch
 from tallbayes.sources.supply import SuppliedRows
+
+Matrix = NDArray[np.float64]
 
 REJECTED, ACCEPTED, UNFINISHED, OUT_OF_ROWS = range(4)
 """How the trials of a step end: a row rejected it; none did; the budget, or the room for suspects, was spent; or the
@@ -25,7 +30,7 @@ CERTAIN = 16.0 * 2.220446049250313e-16
 """For each of (k + 1) (d + 2): rounding of a bound alone, without that of the row. Less is not worth a closer look."""
 
 
-@compiled
+@compiled_within
 def kind_of(pending: float, total: float, before: float, after: float) -> int:
     """Return the kind of the event that leaves `pending` of the rate: first come rises, then falls."""
     if before + after == 0.0:
@@ -33,7 +38,7 @@ def kind_of(pending: float, total: float, before: float, after: float) -> int:
     return RISE if pending >= total * before and after > 0.0 else FALL
 
 
-@compiled
+@compiled_within
 def intensity_of(kind: int, before: float, after: float) -> float:
     """Return the part of lambda_i = max(0, after - before) that events of a kind account for.
 
@@ -68,7 +73,8 @@ def try_row(
     if layout.shape[0] > 0:
         x = row[: design[COLUMNS]]
         load_row(design, i, x)
-        predict(layout, x, responses[i], offsets[min(i, offsets.size - 1)], centre, move, other, ends)
+        offset = offsets[min(i, offsets.size - 1)]
+        predict_in_line(layout, x, responses[i], offset, centre, move, other, ends)
         remainders(parameters, responses[i], ends[0], ends[1], ends[2], order, pair)
     else:
         remainders(parameters, responses[i], centre, move, other, order, pair)
@@ -87,6 +93,41 @@ def try_row(
             suspects[at, FACTS + d + j] = other[j]
         now.suspects += 1
     return uniform * limit < intensity
+
+
+@compiled_within
+def draw_events(
+    numbers: Any,
+    table: Matrix,
+    drawn: NDArray[np.int64],
+    chances: Matrix,
+    most: int,
+    total: float,
+    before: float,
+    after: float,
+    rng: Any,
+) -> int:
+    """Draw the next events of a step, at most so many, and return how many there were.
+
+    Each has a line: in `drawn` a row and the event's kind, in `chances` two uniform random numbers. The first of them
+    decides between the row, which was chosen uniformly, and its other; without a table rows come in order.
+    """
+    now, count = numbers[0], 0
+    while count < most and now.clock < now.pending:
+        now.pending -= now.clock
+        now.clock = rng.standard_exponential()
+        if table.size > 0:
+            first = uniform_index(table.shape[0], rng)
+            prefetch(table, first)
+            chances[count, 0] = rng.random()
+        else:
+            first = now.slot
+            now.slot += 1
+        drawn[count, 0] = first
+        drawn[count, 1] = kind_of(now.pending, total, before, after)
+        chances[count, 1] = rng.random()
+        count += 1
+    return count
 
 
 def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
@@ -109,21 +150,7 @@ def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
             return UNFINISHED
         if table.size == 0 and now.slot == psi.size:
             return OUT_OF_ROWS
-        count = 0
-        while count < batch and now.clock < now.pending:
-            now.pending -= now.clock
-            now.clock = rng.standard_exponential()
-            if table.size > 0:
-                first = uniform_index(table.shape[0], rng)
-                prefetch(table, first)
-                chances[count, 0] = rng.random()
-            else:
-                first = now.slot
-                now.slot += 1
-            drawn[count, 0] = first
-            drawn[count, 1] = kind_of(now.pending, total, before, after)
-            chances[count, 1] = rng.random()
-            count += 1
+        count = draw_events(numbers, table, drawn, chances, batch, total, before, after, rng)
         now.work += count
         if table.size > 0:
             for b in range(count):
@@ -145,4 +172,4 @@ def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     return ACCEPTED
 
 
-thin = ByAddress(TRIALS, _thin)
+thin = ByAddress(TRIALS, _thin, borrowing=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
+from tallbayes.compiled import compiled_borrowing
 from tallbayes.models.predictors import Linear, Predictors
 from tallbayes.models.products import row_lengths
 from tallbayes.sources.alias import WHOLE
@@ -142,7 +142,7 @@ def local_bounds(
     return RowBounds(psi, shares)
 
 
-@compiled
+@compiled_borrowing
 def _psi_and_shares(
     steepest: Matrix, weight: Vector, m: int, factorial: float, psi: Vector, shares: NDArray[np.float32]
 ) -> None:

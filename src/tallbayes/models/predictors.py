@@ -13,11 +13,11 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
+import numba
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, compiled_sum_in_line
+from tallbayes.compiled import compiled_sum_in_line, compiled_within
 from tallbayes.families.structure import Line
 from tallbayes.models.products import (
     mixed_moments,
@@ -462,7 +462,7 @@ COLUMN, COUNT, PARAMETER, SIGN, OFFSET_SIGN, OWN, OWN_COUNT, OWN_SHIFT, BY_RESPO
 """Columns of a layout."""
 
 
-@compiled
+@compiled_within
 def own_parameter(layout: Layout, p: int, response: Vector) -> int:
     """Return the number of the parameter that predictor p has by itself, -1 if the row does not have the predictor."""
     at = layout[p, OWN_SHIFT]
@@ -482,7 +482,6 @@ def _three_products(count: int, x: Vector, a: Vector, b: Vector, c: Vector) -> t
     return with_a, with_b, with_c
 
 
-@register_jitable(inline="always")  # a call with so many arrays costs as much as the products
 def predict(
     layout: Layout,
     row: Vector,
@@ -513,6 +512,11 @@ def predict(
         out[0, p] = at_centre
         out[1, p] = before
         out[2, p] = after
+
+
+predict_in_line: Any = numba.njit(inline="always")(predict)
+"""The same, copied into compiled functions before they are compiled: a call with so many arrays costs as much as the
+products, and half as much again to compile."""
 
 
 def lines_of_row(layout: Layout, x: Vector, response: Vector, d: int) -> Matrix:

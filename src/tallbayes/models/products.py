@@ -86,16 +86,20 @@ def times_transposed(rows: Matrix, lower: Matrix) -> Matrix:
     return out
 
 
-@compiled_sum
 def row_lengths(rows: Matrix) -> Vector:
     """Return the Euclidean length of each row."""
     out = np.empty(rows.shape[0])
+    _put_lengths(rows, out)
+    return out
+
+
+@compiled_sum
+def _put_lengths(rows: Matrix, out: Vector) -> None:
     for i in range(rows.shape[0]):
         total = 0.0
         for j in range(rows.shape[1]):
             total += rows[i, j] * rows[i, j]
         out[i] = np.sqrt(total)
-    return out
 
 
 def mixed_moments(a: Matrix, b: Matrix, c: Matrix, weight: Vector) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
+from tallbayes.compiled import compiled_borrowing
 from tallbayes.errors import InputError
 from tallbayes.kernels.base import Prepared
 from tallbayes.kernels.driver import Driver
@@ -193,7 +193,7 @@ class Chain:
         return Status(self.done, self.total, self.warmup, self._accepted / steps, self._rows / steps, self._full)
 
 
-@compiled
+@compiled_borrowing
 def form_theta(centre: Vector, inverse_root: Matrix, triangular: bool, z: Matrix, theta: Matrix) -> None:
     """Put centre + W z of every row of z into theta; W' = L^-1 mostly is lower triangular.
 

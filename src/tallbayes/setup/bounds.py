@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import is_number
-from tallbayes.compiled import compiled
+from tallbayes.compiled import compiled_borrowing, compiled_within
 from tallbayes.errors import InputError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
@@ -314,7 +314,7 @@ def default_radius(n: int, d: int) -> float:
     return gaussian_radius(d, 1e-6 / n)
 
 
-@compiled
+@compiled_borrowing
 def shift(whitening: Matrix, z: Vector, out: Vector) -> None:
     """Put theta - centre = W z into out."""
     d = z.size
@@ -325,7 +325,7 @@ def shift(whitening: Matrix, z: Vector, out: Vector) -> None:
         out[i] = total
 
 
-@compiled
+@compiled_borrowing
 def distance_from_centre(local: bool, free: int, whitening: Matrix, z: Vector) -> float:
     """Return the norm that the bound is a function of: |z|_2 without free axes if local, else |theta - centre|_1."""
     total = 0.0
@@ -343,7 +343,7 @@ def distance_from_centre(local: bool, free: int, whitening: Matrix, z: Vector) -
     return np.sqrt(total) if local else total
 
 
-@compiled
+@compiled_within
 def event_factors(
     bound: Bound, whitening: Matrix, z: Vector, distance: float, other: Vector, other_distance: float
 ) -> tuple[float, float, float]:

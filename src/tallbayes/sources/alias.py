@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled
+from tallbayes.compiled import compiled, compiled_within
 from tallbayes.sources.threads import available_threads, pool
 
 Vector = NDArray[np.float64]
@@ -100,7 +100,7 @@ def _find_partners(weight: Vector, rows: NDArray[np.int64], table: Matrix) -> tu
     return alone[:count], lacking[:count]
 
 
-@compiled
+@compiled_within
 def uniform_index(n: int, rng: np.random.Generator) -> Any:
     """Return an integer in [0, n), each with exactly the same probability, for n < 2^32 (Lemire's method)."""
     while True:
@@ -111,20 +111,20 @@ def uniform_index(n: int, rng: np.random.Generator) -> Any:
             return product >> 32
 
 
-@compiled
+@compiled_within
 def draw_row(table: Matrix, rng: np.random.Generator) -> Any:
     """Draw a row; two separate random numbers, so that no bit decides two things."""
     i = uniform_index(table.shape[0], rng)
     return row_or_other(table, i, rng.random())
 
 
-@compiled
+@compiled_within
 def row_or_other(table: Matrix, i: Any, uniform: float) -> Any:
     """Return row i, which was chosen uniformly, or the one taken otherwise."""
     return i if uniform < table[i, 0] else np.int64(table[i, 1])
 
 
-@compiled
+@compiled_within
 def share_of(shares: NDArray[np.float32], kind: int, i: Any) -> float:
     """Return how much of psi_i events of a kind can use: 0 for a rise, 1 for a fall; all of it for a whole step."""
     if kind > 1:

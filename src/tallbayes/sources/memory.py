@@ -14,7 +14,7 @@ from numba.core import config, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, compiled_within
+from tallbayes.compiled import compiled_borrowing, compiled_within, compiled_within_with_arrays
 from tallbayes.sources.prefetch import prefetch_at
 
 ADDRESS, ROW_STRIDE, COLUMN_STRIDE, KIND, COLUMNS = range(5)
@@ -63,7 +63,7 @@ read_int32 = _reader(types.int32, ir.IntType(32), "sitofp", ctypes.c_int32)
 read_int64 = _reader(types.int64, ir.IntType(64), "sitofp", ctypes.c_int64)
 
 
-@compiled
+@compiled_borrowing
 def load_row(design: NDArray[np.int64], i: int, row: NDArray[np.float64]) -> None:
     """Put row i of a described design into row, as float64."""
     at, step, kind = design[0] + i * design[1], design[2], design[3]
@@ -91,7 +91,7 @@ CACHE_LINE = 64
 """Bytes that are fetched at a time."""
 
 
-@compiled
+@compiled_within
 def prefetch_row(design: NDArray[np.int64], i: int) -> None:
     """Ask for row i of a described design, which is read soon."""
     first, step = design[0] + i * design[1], design[2]
@@ -117,7 +117,7 @@ def rows_of_columns(columns: list[NDArray[Any]]) -> NDArray[np.float64]:
     return out
 
 
-@compiled
+@compiled_borrowing
 def put_columns(columns: NDArray[np.int64], out: NDArray[np.float64]) -> None:
     """Put described columns (address, stride, kind) side by side."""
     for start in range(0, out.shape[0], TOGETHER):
@@ -171,13 +171,13 @@ if config.DISABLE_JIT:
     _pointer_to = lambda address: ctypes.cast(int(address), ctypes.POINTER(ctypes.c_double))  # noqa: E731
 
 
-@compiled_within
+@compiled_within_with_arrays
 def vector_at(place: NDArray[np.int64]) -> Any:
     """Return the array of a line of `places` as a vector."""
     return carray(_pointer_to(place[0]), (place[1] * place[2],))
 
 
-@compiled_within
+@compiled_within_with_arrays
 def matrix_at(place: NDArray[np.int64]) -> Any:
     """Return the array of a line of `places` as a matrix."""
     return carray(_pointer_to(place[0]), (place[1], place[2]))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, compiled_sum
+from tallbayes.compiled import compiled_sum, compiled_within
 from tallbayes.errors import InputError
 from tallbayes.sources.base import Block
 
@@ -187,7 +187,7 @@ def _column_sums(
             sums[2, j] = (other[j] - origin[j]) * sums[1, j]
 
 
-@compiled
+@compiled_within
 def _one_value_more(
     X: Matrix,
     weight: Vector,
