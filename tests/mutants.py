@@ -8,6 +8,7 @@ tests broke for another reason, which catches nothing. The named tests must pass
 part of a mutant's name; without one all are run.
 """
 
+import ast
 import os
 import shutil
 import subprocess
@@ -38,9 +39,6 @@ class Mutant(NamedTuple):
     """What takes its place."""
     tests: tuple[str, ...]
     """Node ids below tests, the cheapest ones that notice."""
-    plain: bool
-    """Whether no compiled code is touched, so that what was compiled of the source as it is can be used again. If that
-    is said by mistake the old code runs, and the mutant escapes."""
 
 
 class Verdict(NamedTuple):
@@ -88,7 +86,6 @@ MONITOR = "test_bounds.py::test_a_bound_that_is_one_percent_too_small_is_noticed
 MONITOR_OF_SKETCH = "test_bounds.py::test_a_bound_that_is_one_percent_too_small_is_noticed[0.99-True]"
 SKETCH = "test_bounds.py::test_the_sketch_is_off_by_half_a_step_at_most_and_at_worst"
 SINGLE = "test_bounds.py::test_trials_of_single_precision_rows_are_those_of_the_same_numbers[single-logistic]"
-PIECES = "test_bounds.py::test_each_response_of_a_custom_family_has_its_own_bounds[2]"
 SLOTS = "test_sources.py::test_slots_hold_rows_in_proportion_to_their_bounds[equal-blocks]"
 SLOTS_MERGED = "test_sources.py::test_slots_merge_in_any_tree[balanced]"
 REFILLS = "test_sources.py::test_slots_and_refills_are_independent"
@@ -106,39 +103,40 @@ TABLE_DRAWS = "test_tails.py::test_draws_have_the_density_of_their_table[normal]
 
 
 def mutants() -> Iterator[Mutant]:
-    """Return all of them, in the order of the house."""
-    for name, file, text, wrong, *tests in COMPILED:
-        yield Mutant(name, file, text, wrong, tuple(tests), plain=False)
-    for name, file, text, wrong, *tests in PLAIN:
-        yield Mutant(name, file, text, wrong, tuple(tests), plain=True)
+    """Return all of them: those of the table below, and some that are alike."""
+    for name, file, text, wrong, *tests in [*MUTANTS, *halved(), *mixed()]:
+        yield Mutant(name, file, text, wrong, tuple(tests))
+
+
+def halved() -> Iterator[tuple[str, ...]]:
+    """Return bounds with half their constant."""
+    local, paper = "* size / factorial", "np.max(steepest, axis=0) / math.factorial(m)"
     for order in (1, 2, 3):
         half = f" * (0.5 if m == {order + 1} else 1.0)"
-        local, whole = "* size / factorial", "np.max(steepest, axis=0) / math.factorial(m)"
-        told = f"half a {{}} bound of order {order}"
-        tests = (constants("logistic-normal", f"SMH{order}-local"),)
-        yield Mutant(told.format("local"), "models/passes.py", local, local + half, tests, plain=False)
-        tests = (constants("logistic-normal", f"SMH{order}-global"),)
-        yield Mutant(told.format("global"), "families/rows.py", whole, whole + half, tests, plain=True)
-    for case in ("inflated", "dispersed", "amounts"):
-        whole = "whole += length * both"
-        wrong = "whole += length * both * (0.99 if 0 < b < m else 1.0)"
-        tests = (constants(case, "SMH3-local"),)
-        yield Mutant(f"mixed bound 1 % low, {case}", "families/atoms.py", whole, wrong, tests, plain=False)
+        test = constants("logistic-normal", f"SMH{order}-local")
+        yield f"half a local bound of order {order}", "models/passes.py", local, local + half, test
+        test = constants("logistic-normal", f"SMH{order}-global")
+        yield f"half a global bound of order {order}", "families/rows.py", paper, paper + half, test
+
+
+def mixed() -> Iterator[tuple[str, ...]]:
+    """Return families of two predictors whose mixed derivatives have bounds that are 1 % low."""
+    right = "whole += length * both"
+    wrong = f"{right} * (0.99 if 0 < b < m else 1.0)"
+    for name, file, case in (
+        ("location-scale", "location_scale", "scale-student"),
+        ("zero-inflated", "atoms", "inflated"),
+        ("negative binomial", "atoms", "dispersed"),
+        ("gamma", "atoms", "amounts"),
+    ):
+        yield f"{name}: mixed bound 1 % low", f"families/{file}.py", right, wrong, constants(case, "SMH3-local")
 
 
 FRESH = "                if count < {}:\n                    now.clock -= now.pending"
-AFTER_LINE = "suspects, move, other, row, ends, pair, _, _ = room"
 WEIGHT_LINE = "    weight = weights[min(i, weights.size - 1)]\n"
 
-COMPILED = [
+MUTANTS: list[tuple[str, ...]] = [
     # families
-    (
-        "location-scale: mixed bound 1 % low",
-        "families/location_scale.py",
-        "whole += length * both",
-        "whole += length * both * (0.99 if 0 < b < m else 1.0)",
-        constants("scale-student", "SMH3-local"),
-    ),
     (
         "softmax: fourth derivative's bound 1 % low",
         "families/categorical.py",
@@ -156,23 +154,30 @@ COMPILED = [
     (
         "cloglog: bound of the other class",
         "families/rows.py",
+        "range_at_ends(curve, m, t - half, t + half, piece)",
+        "range_at_ends(curve, m, t - half, t + half, 1.0 - piece)",
+        constants("cloglog", "SMH1-local"),
+    ),
+    (
+        "grouped cloglog: bound of the other class",
+        "families/rows.py",
         "derivative_range(curve, m, t - half, t + half, extremes, piece)",
         "derivative_range(curve, m, t - half, t + half, extremes, 1.0 - piece)",
-        constants("cloglog", "SMH1-local"),
+        "test_families.py::test_bounds_of_mixtures_hold",
     ),
     (
         "second piece: extremes of the first",
         "families/rows.py",
         "value, inside = extremes[1 + int(piece), j]",
         "value, inside = extremes[1, j]",
-        PIECES,
+        constants("cloglog", "SMH1-local"),
     ),
     (
         "second piece: ends of the first",
         "families/rows.py",
         "range_at_ends(curve, m, t - half, t + half, piece)",
         "range_at_ends(curve, m, t - half, t + half, 0.0)",
-        PIECES,
+        constants("cloglog", "SMH1-local"),
     ),
     (
         "firefly: parabola 1 % flat",
@@ -605,9 +610,6 @@ COMPILED = [
         "i = now.slot - now.slot % 2\n",
         ZIGZAG_BATCHES,
     ),
-]
-
-PLAIN = [
     # priors
     (
         "half normal: Jacobian dropped",
@@ -747,8 +749,8 @@ PLAIN = [
     (
         "all rows: one missing from a potential",
         "models/passes.py",
-        "return float(np.sum(weighted(rows.jets(block.responses, predictors.at(block, theta), 0), block.weight)))",
-        "return float(np.sum(weighted(rows.jets(block.responses, predictors.at(block, theta), 0), block.weight)[:, 1:]))",
+        "predictors.at(block, theta), 0), block.weight)))",
+        "predictors.at(block, theta), 0), block.weight)[:, 1:]))",
         replay("'logistic-normal', 'MH', 'crank-nicolson', inf, None"),
     ),
     (
@@ -840,6 +842,60 @@ PLAIN = [
 ]
 
 
+# -- what a mutant touches --
+
+Names = set[tuple[str, str]]
+"""Modules below the package, with names defined there; "*" for all of them, "" for what happens on import."""
+
+
+def users_of(package: Path, mutant: Mutant) -> Names:
+    """Return every definition that a mutant can change, because it uses it or uses what does.
+
+    Compiled code of all others can be used again. Should something be missing here the old code runs, and the mutant
+    escapes: nothing is called caught by mistake.
+    """
+    used_by: dict[tuple[str, str], Names] = {}
+    found: Names = set()
+    for path in package.rglob("*.py"):
+        module = ".".join(path.relative_to(package).with_suffix("").parts)
+        tree = ast.parse(path.read_text())
+        known = dict[str, tuple[str, str]]()
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
+            source = (node.module or "").removeprefix("tallbayes").removeprefix(".")
+            for alias in node.names:
+                whole = (package / source.replace(".", "/") / f"{alias.name}.py").exists()
+                known[alias.asname or alias.name] = (
+                    (f"{source}.{alias.name}", "*") if whole else (source, alias.name)
+                )
+        owned = [(statement, _defined(statement)) for statement in tree.body]
+        known |= {name: (module, name) for _, names in owned for name in names}
+        line = path.read_text().partition(mutant.text)[0].count("\n") + 1
+        for statement, names in owned:
+            own = {(module, name) for name in names}
+            if path == package / mutant.file and statement.lineno <= line <= (statement.end_lineno or 0):
+                found |= own
+            for part in ast.walk(statement):
+                if isinstance(part, ast.Name) and part.id in known:
+                    used_by.setdefault(known[part.id], set()).update(own)
+            for name in names:
+                used_by.setdefault((module, name), set()).add((module, "*"))
+    left = list(found)
+    while left:
+        new = used_by.get(left.pop(), set()) - found
+        found |= new
+        left.extend(new)
+    return found
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    """Return the names that a statement of a module defines."""
+    if isinstance(statement, ast.Expr):
+        return [""]
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    return [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
 # -- running them --
 
 
@@ -871,9 +927,7 @@ class Copy:
         options = "-x", "-p", "no:xdist", "-p", "no:cacheprovider", f"--junitxml={report}"
         command = [sys.executable, "-m", "pytest", *options, *(f"tests/{test}" for test in tests)]
         try:
-            done = subprocess.run(
-                command, cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=LONGEST
-            )
+            done = self._process(command, LONGEST)
         except subprocess.TimeoutExpired:
             return Verdict(False, f"ERROR: no end after {LONGEST:.0f} s")
         for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
@@ -885,7 +939,9 @@ class Copy:
                 return Verdict(False, f"ERROR in {test}: {message.splitlines()[0] if message else ''}")
         if done.returncode == 0:
             return Verdict(False, "ESCAPED")
-        return Verdict(False, f"ERROR: pytest ended with {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}")
+        return Verdict(
+            False, f"ERROR: pytest ended with {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}"
+        )
 
     def broken(self, mutant: Mutant) -> Verdict:
         """Run a mutant's tests on its source."""
@@ -894,10 +950,11 @@ class Copy:
         found = source.count(mutant.text)
         if found != 1:
             raise SystemExit(f"{mutant.name}: {mutant.text!r} is {found} times in {mutant.file}; expected once.")
-        before = self.compiled()
+        before, stale = self.compiled(), users_of(self.package, mutant)
         path.write_text(source.replace(mutant.text, mutant.wrong))
         try:
-            self.keep_compiled(before, mutant)
+            if all(name for _, name in stale):
+                self.keep_compiled(before, stale)
             return self.run(mutant.tests)
         finally:
             path.write_text(source)
@@ -905,19 +962,27 @@ class Copy:
     def compiled(self) -> Path:
         """Return where compiled code of the source as it is now is kept."""
         script = "from tallbayes.compiled import cache_directory; print(cache_directory())"
-        command = [sys.executable, "-c", script]
-        found = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
-        return Path(found.stdout.strip())
+        return Path(self._process([sys.executable, "-c", script], LONGEST).stdout.strip())
 
-    def keep_compiled(self, before: Path, mutant: Mutant) -> None:
-        """Let a mutant use compiled code that it does not touch: of rooms that cannot import from its own."""
-        from test_layers import LEVEL
+    def _process(self, command: list[str], longest: float) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command,
+            check=False,
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=longest,
+        )
 
-        now, own = self.compiled(), LEVEL[mutant.file.split("/")[0]]
-        now.mkdir(parents=True)
-        for room in before.iterdir():
-            if mutant.plain or LEVEL.get(room.name.rsplit("_", 1)[0], own) < own:
-                (now / room.name).symlink_to(room)
+    def keep_compiled(self, before: Path, stale: Names) -> None:
+        """Let a mutant use compiled code that does not contain it."""
+        now = self.compiled()
+        for path in before.rglob("*.nb?"):
+            room, (module, name) = path.parent.name.rsplit("_", 1)[0], path.name.split(".")[:2]
+            if (f"{room}.{module}", name.split("-")[0]) not in stale:
+                (now / path.parent.name).mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, now / path.parent.name)
 
 
 def chosen_by(names: list[str]) -> list[Mutant]:
