@@ -235,7 +235,7 @@ MUTANTS: list[tuple[str, ...]] = [
         "setup/bounds.py",
         "    for i in range(free, z.size):\n        if local:",
         "    for i in range(z.size - free):\n        if local:",
-        CORE,
+        TABLES,
     ),
     (
         "cylinder: length of a step over the wrong coordinates",
@@ -909,13 +909,13 @@ class Copy:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root, self.package, self.cache = root, root / "src" / "tallbayes", root / "cache" / "tallbayes"
+        self.root, self.package = root.resolve(), root.resolve() / "src" / "tallbayes"
         for name in ("src", "tests"):
             shutil.copytree(REPOSITORY / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(REPOSITORY / "pyproject.toml", root)
-        self.environment = os.environ | {
+        sys.path.insert(0, str(root / "src"))
+        os.environ |= {
             "PYTHONPATH": str(root / "src"),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "TALLBAYES_CACHE_DIR": str(root / "cache"),
             "TALLBAYES_COMPILE_ALONE": "1",
         }
@@ -927,7 +927,9 @@ class Copy:
         options = "-x", "-p", "no:xdist", "-p", "no:cacheprovider", f"--junitxml={report}"
         command = [sys.executable, "-m", "pytest", *options, *(f"tests/{test}" for test in tests)]
         try:
-            done = self._process(command, LONGEST)
+            done = subprocess.run(
+                command, check=False, cwd=self.root, capture_output=True, text=True, timeout=LONGEST
+            )
         except subprocess.TimeoutExpired:
             return Verdict(False, f"ERROR: no end after {LONGEST:.0f} s")
         for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
@@ -961,19 +963,10 @@ class Copy:
 
     def compiled(self) -> Path:
         """Return where compiled code of the source as it is now is kept."""
-        script = "from tallbayes.compiled import cache_directory; print(cache_directory())"
-        return Path(self._process([sys.executable, "-c", script], LONGEST).stdout.strip())
+        from tallbayes import compiled
 
-    def _process(self, command: list[str], longest: float) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            command,
-            check=False,
-            cwd=self.root,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=longest,
-        )
+        assert Path(compiled.__file__).parent == self.package
+        return compiled.cache_directory()
 
     def keep_compiled(self, before: Path, stale: Names) -> None:
         """Let a mutant use compiled code that does not contain it."""
