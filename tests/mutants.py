@@ -72,7 +72,7 @@ def scale_prior(name: str) -> str:
 
 
 WALK = replay("'logistic-flat', 'SMH1-local', 'first-order', inf, 5.0")
-WALK_GLOBAL = replay("'logistic-normal', 'SMH1-global', 'walk', 40.0, None")
+FALLS = replay("'student-flat', 'SMH1-local', 'first-order', 30.0, 4.0")
 BLOCKS = replay("'logistic-normal', 'SMH3-local', 'independent', 20.0, 4.0")
 BLOCKS_GLOBAL = replay("'logistic-ends', 'SMH2-global', 'independent', 2.0, None")
 WALKS_BETWEEN = replay("'logistic-normal', 'SMH2-local', 'walks-between', 40.0, 3.0")
@@ -92,6 +92,9 @@ REFILLS = "test_sources.py::test_slots_and_refills_are_independent"
 ZIGZAG = "test_zigzag.py::test_compiled_process_is_the_plain_one[logistic-normal-whitened]"
 ZIGZAG_BATCHES = "test_zigzag.py::test_rows_in_batches_are_the_plain_process[logistic-normal-whitened]"
 ZIGZAG_BOUNDS = "test_zigzag.py::test_rates_stay_below_their_bounds[whitened-logistic-normal]"
+TABLE_TRIALS = tails("'logit', 3, 'trials', inf, 2.5")
+FIREFLY_PRIORS = "test_firefly.py::test_compiled_chain_is_the_plain_one[logistic-priors]"
+FIREFLY_WALKS = "test_firefly.py::test_compiled_chain_is_the_plain_one[student-normal]"
 FIREFLY = "test_firefly.py::test_compiled_chain_is_the_plain_one[logistic-normal]"
 SWEEP = "test_firefly.py::test_sweep_against_enumeration[0.15]"
 PARABOLA = "test_firefly.py::test_parabola_lies_above_and_touches[logistic]"
@@ -274,6 +277,27 @@ MUTANTS: list[tuple[str, ...]] = [
         "(max(t, 0.0) + math.log1p(math.exp(-abs(t))))",
         scale_prior("half-student"),
     ),
+    (
+        "scale prior of the driver: Jacobian of a power dropped",
+        "setup/exact_prior.py",
+        "power = location * np.exp(np.minimum(scale * theta, 700.0)) - shape * theta",
+        "power = location * np.exp(np.minimum(scale * theta, 700.0))",
+        scale_prior("half-normal"),
+    ),
+    (
+        "scale prior of the driver: Jacobian of half a Student's t dropped",
+        "setup/exact_prior.py",
+        "(theta - location) - np.log(shape)) - theta\n",
+        "(theta - location) - np.log(shape))\n",
+        scale_prior("half-student"),
+    ),
+    (
+        "expansion: stand-ins of exact priors counted as well",
+        "setup/expansion.py",
+        "gradient = metric.gradient - metric.stand_in_gradient",
+        "gradient = metric.gradient",
+        acceptance("logistic-priors", "SMH2-local"),
+    ),
     # kernels: proposals and the surrogate
     (
         "global bound ahead: l2 norm for l1",
@@ -351,6 +375,27 @@ MUTANTS: list[tuple[str, ...]] = [
         "if inside and allowed and",
         "if allowed and",
         replay("'student-normal', 'SMH2-local', 'more-surrogate', inf, 2.0"),
+    ),
+    (
+        "surrogate trials: tabulated coordinates move in every trial",
+        "kernels/surrogate_trials.py",
+        "candidate[axis] = proposed[axis]",
+        "candidate[axis] = candidate[axis]",
+        TABLE_TRIALS,
+    ),
+    (
+        "all rows: tables' G dropped",
+        "kernels/surrogate_values.py",
+        "return value - table_excess(matrix_at(places[TABLE_LINES]), matrix_at(places[TABLE_FACTS]), z)\n\n\ndef _look",
+        "return value\n\n\ndef _look",
+        TABLES,
+    ),
+    (
+        "all rows: tables' G dropped by the driver",
+        "kernels/target.py",
+        "return _plain_prior(target.prior, target.exact, z) - float(tables_at",
+        "return _plain_prior(target.prior, target.exact, z) - 0.0 * float(tables_at",
+        tails("'logit', 2, 'independent', inf, 3.0", "asking"),
     ),
     # kernels: steps and thinning
     (
@@ -470,7 +515,7 @@ MUTANTS: list[tuple[str, ...]] = [
         "sources/alias.py",
         "shares[min(i, shares.shape[0] - 1), kind]",
         "shares[min(i, shares.shape[0] - 1), 0]",
-        WALK,
+        FALLS,
     ),
     (
         "single precision: remainders rounded",
@@ -581,6 +626,27 @@ MUTANTS: list[tuple[str, ...]] = [
         "    place = bright\n    while True:",
         "    place = max(bright - 1, 0)\n    while True:",
         FIREFLY,
+    ),
+    (
+        "firefly: exact priors dropped",
+        "kernels/firefly_steps.py",
+        "        if facts.size > 0:\n            value += evaluate_exact",
+        "        if facts.size < 0:\n            value += evaluate_exact",
+        FIREFLY_PRIORS,
+    ),
+    (
+        "firefly: a walk's correction dropped",
+        "kernels/firefly_steps.py",
+        "correction += 0.5 * (z[j] - middle) ** 2 - 0.5 * (proposed[j] - middle) ** 2",
+        "correction += 0.0",
+        FIREFLY_WALKS,
+    ),
+    (
+        "zig-zag: weights ignored",
+        "kernels/zigzag_steps.py",
+        "change = rows.weight[min(i, rows.weight.size - 1)] * (slopes[0, 1] - slopes[0, 0])",
+        "change = slopes[0, 1] - slopes[0, 0]",
+        ZIGZAG,
     ),
     (
         "zig-zag: positive part of a row dropped",
@@ -752,6 +818,41 @@ MUTANTS: list[tuple[str, ...]] = [
         "predictors.at(block, theta), 0), block.weight)))",
         "predictors.at(block, theta), 0), block.weight)[:, 1:]))",
         replay("'logistic-normal', 'MH', 'crank-nicolson', inf, None"),
+    ),
+    (
+        "shares not rounded up in single precision",
+        "models/passes.py",
+        "ROUNDED_UP = 1.000001",
+        "ROUNDED_UP = 1.0",
+        "test_bounds.py::test_shares_are_not_rounded_down[student-flat]",
+    ),
+    (
+        "shares of rises 1 % low",
+        "models/passes.py",
+        "min(1.0, rise / size * ROUNDED_UP)",
+        "min(1.0, rise / size * 0.99)",
+        WALK,
+    ),
+    (
+        "shares of falls 1 % low",
+        "models/passes.py",
+        "min(1.0, fall / size * ROUNDED_UP)",
+        "min(1.0, fall / size * 0.99)",
+        FALLS,
+    ),
+    (
+        "several predictors: offset ignored in passes",
+        "models/predictors.py",
+        "            if line.offset_sign:\n                eta[j] +=",
+        "            if line.offset_sign == 7:\n                eta[j] +=",
+        acceptance("scale-student", "SMH1-local"),
+    ),
+    (
+        "several predictors: offset ignored in chains",
+        "models/predictors.py",
+        "at_centre += layout[p, OFFSET_SIGN] * offset",
+        "at_centre += 0.0 * offset",
+        SINGLE,
     ),
     (
         "core row thinned as well: it counts twice",
