@@ -71,12 +71,11 @@ def scale_prior(name: str) -> str:
     return f"test_unknown_scale.py::test_priors_are_of_the_scale_itself[{name}]"
 
 
-WALK = replay("'logistic-flat', 'SMH1-local', 'first-order', inf, 5.0")
-FALLS = replay("'student-flat', 'SMH1-local', 'first-order', 30.0, 4.0")
+STEPS = replay("'student-flat', 'SMH1-local', 'first-order', 30.0, 4.0")
 BLOCKS = replay("'logistic-normal', 'SMH3-local', 'independent', 20.0, 4.0")
 BLOCKS_GLOBAL = replay("'logistic-ends', 'SMH2-global', 'independent', 2.0, None")
 WALKS_BETWEEN = replay("'logistic-normal', 'SMH2-local', 'walks-between', 40.0, 3.0")
-SKETCHED = replay("'logistic-flat', 'SMH1-local', 'walk', inf, 6.0, True")
+SKETCHED = replay("'logistic-normal', 'SMH2-local', 'independent', 100.0, 3.5, True")
 TRIALS = replay("'logistic-normal', 'SMH3-local', 'more-surrogate', inf, 3.0")
 PRIORS = replay("'logistic-priors', 'SMH2-local', 'antithetic-walks', 40.0, 3.0")
 BATCHES = replay("'logistic-normal', 'SMH2-local', 'independent', inf, 3.0", "in_batches_is")
@@ -403,14 +402,14 @@ MUTANTS: list[tuple[str, ...]] = [
         "kernels/scalable_mh_steps.py",
         "rate = bound.total * (before + after + between)",
         "rate = 0.98 * bound.total * (before + after + between)",
-        WALK,
+        STEPS,
     ),
     (
         "clock not used up by an accepted step",
         "kernels/scalable_mh_steps.py",
         "            if accept:\n                now.clock -= now.pending",
         "            if accept and now.clock < 0.0:\n                now.clock -= now.pending",
-        WALK,
+        STEPS,
     ),
     (
         "potential of an earlier state kept",
@@ -431,14 +430,14 @@ MUTANTS: list[tuple[str, ...]] = [
         "kernels/thinning.py",
         "first = uniform_index(table.shape[0], rng)",
         "first = uniform_index(table.shape[0] - 1, rng)",
-        WALK,
+        STEPS,
     ),
     (
         "thinning: a uniform used twice",
         "kernels/thinning.py",
         "chances[count, 1] = rng.random()",
         "chances[count, 1] = chances[count, 0] if table.size > 0 else rng.random()",
-        WALK,
+        STEPS,
     ),
     (
         "thinning: a supplied row used twice",
@@ -452,14 +451,14 @@ MUTANTS: list[tuple[str, ...]] = [
         "kernels/thinning.py",
         FRESH.format("batch"),
         FRESH.format("0"),
-        WALK,
+        STEPS,
     ),
     (
         "thinning: clock changed after a rejection in a full batch",
         "kernels/thinning.py",
         FRESH.format("batch"),
         FRESH.format("batch + 1"),
-        WALK,
+        STEPS,
     ),
     (
         "sketched thinning: clock kept after a rejection in a batch that is not full",
@@ -487,35 +486,35 @@ MUTANTS: list[tuple[str, ...]] = [
         "kernels/thinning.py",
         "return RISE if pending >= total * before and after > 0.0 else FALL",
         "return FALL if pending >= total * before and after > 0.0 else RISE",
-        WALK,
+        STEPS,
     ),
     (
         "events: positive part of a rise dropped",
         "kernels/thinning.py",
         "rise = min(intensity, max(0.0, after))",
         "rise = min(intensity, after)",
-        WALK,
+        STEPS,
     ),
     (
         "events: a fall counts the whole intensity",
         "kernels/thinning.py",
         "return rise if kind == RISE else intensity - rise",
         "return rise if kind == RISE else intensity",
-        WALK,
+        STEPS,
     ),
     (
         "events: shares 1 % low",
         "kernels/thinning.py",
         "            if uniform >= share:",
         "            if uniform >= 0.99 * share:",
-        WALK,
+        STEPS,
     ),
     (
         "events: shares of rises for falls",
         "sources/alias.py",
         "shares[min(i, shares.shape[0] - 1), kind]",
         "shares[min(i, shares.shape[0] - 1), 0]",
-        FALLS,
+        STEPS,
     ),
     (
         "single precision: remainders rounded",
@@ -831,14 +830,14 @@ MUTANTS: list[tuple[str, ...]] = [
         "models/passes.py",
         "min(1.0, rise / size * ROUNDED_UP)",
         "min(1.0, rise / size * 0.99)",
-        WALK,
+        STEPS,
     ),
     (
         "shares of falls 1 % low",
         "models/passes.py",
         "min(1.0, fall / size * ROUNDED_UP)",
         "min(1.0, fall / size * 0.99)",
-        FALLS,
+        STEPS,
     ),
     (
         "several predictors: offset ignored in passes",
