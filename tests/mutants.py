@@ -766,7 +766,7 @@ MUTANTS: list[tuple[str, ...]] = [
         "sources/supply.py",
         "key = key / total if",
         "key = key / (total if block.first == 0 else 1.01 * total) if",
-        SLOTS_MERGED,
+        "test_sources.py::test_keys_have_the_rates_of_their_blocks",
     ),
     (
         "reservoir: the same slots after a refill",
