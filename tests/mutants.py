@@ -1055,8 +1055,7 @@ class Copy:
         before, stale = self.compiled(), users_of(self.package, mutant)
         path.write_text(source.replace(mutant.text, mutant.wrong))
         try:
-            if all(name for _, name in stale):
-                self.keep_compiled(before, stale)
+            self.keep_compiled(before, stale)
             return self.run(mutant.tests)
         finally:
             path.write_text(source)
@@ -1069,11 +1068,11 @@ class Copy:
         return compiled.cache_directory()
 
     def keep_compiled(self, before: Path, stale: Names) -> None:
-        """Let a mutant use compiled code that does not contain it."""
-        now = self.compiled()
+        """Let a mutant use compiled code that does not contain it; none of a room where it is used on import."""
+        now, rooms = self.compiled(), {module.split(".")[0] for module, name in stale if not name}
         for path in before.rglob("*.nb?"):
             room, (module, name) = path.parent.name.rsplit("_", 1)[0], path.name.split(".")[:2]
-            if (f"{room}.{module}", name.split("-")[0]) not in stale:
+            if room not in rooms and (f"{room}.{module}", name.split("-")[0]) not in stale:
                 (now / path.parent.name).mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, now / path.parent.name)
 
