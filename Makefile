@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Other samplers want older versions of what tallbayes uses: they get an environment of their own.
 PEERS := .venv-bench
 
-.PHONY: demo test test-long test-external coverage lint figures bench comparison bench-paper bench-step docs clean
+.PHONY: demo test test-long test-external mutants coverage lint figures bench comparison bench-paper bench-step docs clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,11 @@ lint: $(VENV)/installed
 
 test-long: lint
 	$(BIN)/pytest -n 2 --dist worksteal -m "not external"
+
+# Bugs on purpose, one at a time in a copy of the source: fails unless a test notices each of them. ONLY="zig-zag" runs
+# those with such a name.
+mutants: $(VENV)/installed
+	$(BIN)/python tests/mutants.py $(if $(ONLY),"$(ONLY)")
 
 # How much of the compiled code the replayed chains reach, with compilation off: as plain Python lines can be counted.
 REPLAYED := tests/test_replay.py tests/test_firefly.py tests/test_zigzag.py

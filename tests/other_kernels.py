@@ -97,10 +97,13 @@ def firefly(problem, proposal, q_db, z, rng, steps):
             order[at], order[count] = order[count], order[at]
             count += 1
         bright, dark = order[:count], order[count:]
-        other = proposal.A * theta + proposal.b + proposal.root @ noise.next()[0]
-        ratio = float(
-            (proposal.log_density(other[None], theta[None]) - proposal.log_density(theta[None], other[None]))[0]
-        )
+        if proposal.walk_every > 0 and step % proposal.walk_every == 0:
+            other, ratio = theta + proposal.walk_scale * problem.unwhiten @ noise.walk(), 0.0
+        else:
+            other = proposal.A * theta + proposal.b + proposal.root @ noise.next()[0]
+            ratio = float(
+                (proposal.log_density(other[None], theta[None]) - proposal.log_density(theta[None], other[None]))[0]
+            )
         points = np.stack([theta, other])
         e_points = np.float64(excesses(problem, points))
         joint = lower_bounds(problem, points).sum(axis=1) - problem.prior(points)

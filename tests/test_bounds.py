@@ -550,6 +550,23 @@ def test_chains_on_single_precision_rows_are_those_of_the_same_numbers(case, ske
         np.testing.assert_array_equal(single, double)
 
 
+@pytest.mark.parametrize("case", ["student-flat", "scale-student"])
+def test_shares_are_not_rounded_down(case):
+    """A share in single precision that is below its number would leave out events that reject."""
+    model, radius = ALL_CASES[case].model, 2.0
+    prepared = kernel_of(1, tb.bounds.Local(radius)).prepare(model, threads=1)
+    metric, shares = prepared.metric, prepared.target.rows.shares.astype(np.float64)
+    block = model.source.whole.converted()
+    norms = model.predictors.norms(block, metric.inverse_root, model.rows.sums)
+    eta = model.predictors.at(block, metric.centre)
+    rise, fall, size = model.rows.bounds(block.responses, eta, norms, radius, 2)
+    some = size > 0.0
+    exact = np.stack([rise, fall], axis=1)[some] / size[some, None]
+    assert np.all(shares[some] >= exact)
+    np.testing.assert_allclose(shares[some], exact, rtol=2e-6, atol=1e-300)
+    assert np.sum((exact > 0.0) & (exact < 1.0)) >= 10  # numbers that have to be rounded
+
+
 @pytest.mark.parametrize("bound", [tb.bounds.Global(), tb.bounds.Local(2.0)])
 @pytest.mark.parametrize("order", ORDERS)
 def test_factors_of_many_pairs_are_those_of_each(bound, order):

@@ -195,6 +195,14 @@ REPLAYS = [
     ("logistic-normal", 0.15, tb.proposals.PreconditionedWalk(0.7), oracle.preconditioned_walk, (0.7,)),
     ("student-flat", 0.4, tb.proposals.CrankNicolson(0.5), oracle.crank_nicolson, (0.5,)),
     ("logistic-flat", 0.02, tb.proposals.FirstOrderReversible(1.7), oracle.first_order_reversible, (1.7,)),
+    ("logistic-priors", 0.15, tb.proposals.PreconditionedWalk(0.7), oracle.preconditioned_walk, (0.7,)),
+    (
+        "student-normal",
+        0.3,
+        tb.proposals.CrankNicolson(0.5, walk_every=3),
+        oracle.crank_nicolson_and_walks,
+        (0.5, False, 3),
+    ),
 ]
 
 

@@ -486,6 +486,15 @@ def test_slots_merge_in_any_tree(tree):
             np.testing.assert_array_equal(one, same)
 
 
+def test_keys_have_the_rates_of_their_blocks():
+    """Exponential with rate Psi_b, of every block alike: 1 % off is ten standard errors. False positives: 1e-8."""
+    requests = (Request(Stream(RUN, 9, 0), 0, 1_000_000),)
+    for block in rows_with(10.0 ** np.linspace(-3.0, 0.0, 40), (5, 1, 20)).blocks():
+        slots = offer(block, DRAWING.part, DRAWING.arguments, requests, no_offers(requests))
+        rate = float(np.sum(block.X[:, 0]))
+        assert abs(rate * np.mean(slots.key) - 1.0) < 6.0e-3
+
+
 def test_slots_and_refills_are_independent():
     """Pairs of neighbouring slots, and the same slot in two passes, are drawn in proportion to products."""
     psi = np.array([1.0, 2.0, 0.5, 4.0, 1.5])

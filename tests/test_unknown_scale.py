@@ -17,7 +17,7 @@ from tallbayes.models.predictors import Linear, Several
 from tallbayes.priors.resolved import UNIFORM
 from tallbayes.results.draws import named_draws
 from tallbayes.results.mixing import mixing_of
-from tallbayes.setup.exact_prior import exact_prior, prior_potential
+from tallbayes.setup.exact_prior import exact_at, exact_prior, prior_potential
 from tallbayes.setup.mode import Mode
 from tallbayes.sources.arrays import ArraySource
 
@@ -176,6 +176,9 @@ def test_priors_are_of_the_scale_itself(name):
         np.testing.assert_allclose(compiled, values, rtol=1e-13, atol=1e-13)
         whole = exact_prior(resolved, np.zeros(1), np.eye(1))
         assert whole.facts.shape == (1, 5)
+        # What the driver adds up in plain Python, zero at the centre.
+        at_centre = float(resolved.stand_in(np.zeros(1))[0])
+        np.testing.assert_allclose(exact_at(whole, t[:, None]), values - at_centre, rtol=1e-12, atol=1e-12)
 
 
 def test_priors_are_said():
