@@ -13,6 +13,10 @@ from tallbayes.setup.tables import AXIS, table_potential
 from tallbayes.sources.memory import matrix_at
 
 
+TABLE_STEP = 2.0
+"""Median length of a walk along all tabulated axes together, in standard deviations at the centre."""
+
+
 @compiled_within
 def walk_along(lines: Any, tables: Any, here: Any, there: Any, rng: Any) -> float:
     """Walk along tabulated axes, by a length of any order of magnitude; return what puts back the tables' G."""
@@ -23,10 +27,6 @@ def walk_along(lines: Any, tables: Any, here: Any, there: Any, rng: Any) -> floa
         there[axis] = here[axis] + length * rng.standard_normal()
         put_back += table_potential(lines, tables, t, here[axis]) - table_potential(lines, tables, t, there[axis])
     return put_back
-
-
-TABLE_STEP = 2.0
-"""Median length of a walk along all tabulated axes together, in standard deviations at the centre."""
 
 
 def _surrogate_trials(target: Any, move: Any, state: Any, rng: Any) -> Any:
