@@ -12,7 +12,6 @@ from tallbayes.setup.bounds import distance_from_centre
 from tallbayes.setup.tables import AXIS, table_potential
 from tallbayes.sources.memory import matrix_at
 
-
 TABLE_STEP = 2.0
 """Median length of a walk along all tabulated axes together, in standard deviations at the centre."""
 
