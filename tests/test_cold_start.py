@@ -317,7 +317,7 @@ def test_after_a_warm_up_a_first_call_compiles_nothing(warmed_up):
 
 UNCOMPILED = """
     import tallbayes.plan.choose as choose
-    choose.REHEARSAL_STEPS = choose.SKETCHED_STEPS = 30  # plain Python takes its time
+    choose.REHEARSAL_STEPS = choose.SKETCHED_STEPS = choose.LONGEST = 30  # plain Python takes its time
 
     model = make(n=60)
     kernels = {
