@@ -107,10 +107,10 @@ def draw_events(
     after: float,
     rng: Any,
 ) -> int:
-    """Draw the next events of a step, at most so many, and return how many are left of it.
+    """Draw the next events of a step, at most so many, and return how many there were.
 
-    Each has a line: in `drawn` a row and the event's kind, in `chances` two uniform random numbers, the first of which
-    decides between the row, which was chosen uniformly, and the one taken otherwise. Without a table rows come in order.
+    Each has a line: in `drawn` a row and the event's kind, in `chances` two uniform random numbers. The first of them
+    decides between the row, which was chosen uniformly, and its other; without a table rows come in order.
     """
     now, count = numbers[0], 0
     while count < most and now.clock < now.pending:

@@ -515,8 +515,8 @@ def predict(
 
 
 predict_in_line: Any = numba.njit(inline="always")(predict)
-"""The same, whose lines compiled functions have as if they were their own: a call with so many arrays costs as much as the
-products, and as much again when it is compiled."""
+"""The same, copied into compiled functions before they are compiled: a call with so many arrays costs as much as the
+products, and half as much again to compile."""
 
 
 def lines_of_row(layout: Layout, x: Vector, response: Vector, d: int) -> Matrix:
