@@ -115,10 +115,9 @@ def test_damaged_files_are_not_read(tree, tmp_path):
         path.write_bytes(whole[:at] + bytes(b ^ 0x55 for b in whole[at : at + 100]) + whole[at + 100 :])
         try:
             loaded = tb.load(path)
-        except InputError:
+        except InputError as error:
             refused += 1
-            with pytest.raises(InputError, match="damaged"):
-                tb.load(path)
+            assert "damaged" in str(error)  # noqa: PT017 - some of them may be read
         else:
             xr.testing.assert_identical(loaded, tree)
     assert refused > 10

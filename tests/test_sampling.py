@@ -185,16 +185,26 @@ def test_ctrl_c_in_a_real_process():
         import signal
         import numpy as np
         import tallbayes as tb
+        from tallbayes.run.chain import Chain
 
         # A shell's background jobs ignore SIGINT, and so do their children.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        advance, drawing = Chain.advance, set()
+
+        def watched(chain):
+            # Before every chain has draws, Ctrl-C is an error: the other process waits for them.
+            advance(chain)
+            if chain.kept > 0 and chain not in drawing:
+                drawing.add(chain)
+                if len(drawing) == 2:
+                    print("sampling", flush=True)
+
+        Chain.advance = watched
         rng = np.random.default_rng(1)
         X = rng.standard_normal((2000, 2))
         y = rng.random(2000) < 0.5
         model = tb.Regression(X, y, tb.families.Bernoulli())
         kernel = tb.kernels.MetropolisHastings()  # slow enough not to finish before the signal
-        tb.sample(model, kernel, draws=5, chains=2, progress=False)
-        print("sampling", flush=True)
         tree = tb.sample(model, kernel, draws=5_000_000, chains=2, warmup=10, seed=1, progress=False)
         beta = tree["posterior"]["beta"]
         assert 0 < beta.sizes["draw"] < 5_000_000 and bool(np.isfinite(beta).all())
@@ -205,7 +215,7 @@ def test_ctrl_c_in_a_real_process():
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "sampling\n"
         try:
-            process.wait(timeout=1.5)
+            process.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted 1\n"

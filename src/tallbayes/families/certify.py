@@ -107,7 +107,15 @@ def without_slope(e: Any) -> Any:
 
 def at_infinity(e: Any, t: Any, u: Any, side: int, values: dict[str, float]) -> Any | None:
     """Return e with t = side / u, u > 0 small: growing exponentials as reciprocals, Mills ratios scaled."""
-    sympy, own = load_sympy(), heads()
+    if e.could_extract_minus_sign():
+        found = _at_infinity(-e, t, u, side, tuple(values.items()))
+        return None if found is None else -found
+    return _at_infinity(e, t, u, side, tuple(values.items()))
+
+
+@lru_cache(maxsize=128)  # a derivative of one function is another one's own, or minus it; and SymPy takes its time
+def _at_infinity(e: Any, t: Any, u: Any, side: int, given: tuple[tuple[str, float], ...]) -> Any | None:
+    sympy, own, values = load_sympy(), heads(), dict(given)
     scaled = sympy.Function("scaled_mills")
     replaced: dict[Any, Any] = {}
     hidden: dict[Any, Any] = {}

@@ -11,6 +11,7 @@ the other, up to 2^40. The first that resists ends the range of the proof.
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tallbayes.errors import CertificationError
@@ -38,6 +39,7 @@ class MixedCertificate(NamedTuple):
     """The range of u for which that holds."""
 
 
+@lru_cache(maxsize=16)
 def mixed_derivatives(g: Any, t: Any) -> dict[tuple[int, int], list[Any]]:
     """Return h_ab with its first two derivatives, for 1 <= a + b <= 4, factored."""
     sympy = load_sympy()
