@@ -376,11 +376,18 @@ MUTANTS: list[tuple[str, ...]] = [
         replay("'student-normal', 'SMH2-local', 'more-surrogate', inf, 2.0"),
     ),
     (
-        "surrogate trials: tabulated coordinates move in every trial",
+        "surrogate trials: a walk along tables 1 % off in its G",
         "kernels/surrogate_trials.py",
-        "candidate[axis] = proposed[axis]",
-        "candidate[axis] = candidate[axis]",
+        "rise = next_value - value - put_back",
+        "rise = next_value - value - 0.99 * put_back",
         TABLE_TRIALS,
+    ),
+    (
+        "stand-ins: their linear part counted twice",
+        "setup/stand_ins.py",
+        "stand_ins = core_of(model, metric, rows, 1)",
+        "stand_ins = core_of(model, metric, rows, 0)",
+        "test_stand_ins.py::test_the_surrogate_is_that_of_the_formula[('logit', False)]",
     ),
     (
         "all rows: tables' G dropped",
