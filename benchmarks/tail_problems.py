@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.interpolate import RectBivariateSpline
 from tail_references import (
     LINKS,
     Bulk,
@@ -22,6 +23,7 @@ from tail_references import (
     Rows,
     Separated,
     Special,
+    Weighted,
     cauchy,
     flat,
     laplace,
@@ -155,6 +157,72 @@ def separable(data_seed: int, prior: str) -> Case:
     return Case(X, y, tb.families.Bernoulli(), given, ["intercept", "slope"], posterior, [0, 1])
 
 
+# Tails that coefficients share ----------------------------------------------------------------------------------
+
+
+def few_events(data_seed: int, events: int) -> Case:
+    """So many events in 20,000 rows that all differ: an intercept and a covariate, both skewed by all rows together."""
+    n = 20_000
+    rng = np.random.default_rng([data_seed, 20])
+    x = rng.standard_normal(n)
+    y = np.zeros(n)
+    y[rng.choice(n, events, replace=False, p=np.exp(0.5 * x) / np.sum(np.exp(0.5 * x)))] = 1.0
+    near = math.log(events / n)
+    # The sum over rows on a grid, and a spline through it: smooth, and off by less than 1e-4.
+    a, b = np.linspace(near - 14.0, near + 5.0, 150), np.linspace(-6.0, 6.0, 120)
+    logs = Rows(x[:, None], y, "logit").shifted(b[:, None], a)
+    spline = RectBivariateSpline(b, a, logs, kx=5, ky=5)
+
+    def log_density(V: np.ndarray) -> np.ndarray:
+        inside = (np.abs(V[:, 1]) < b[-1]) & (V[:, 0] > a[0]) & (V[:, 0] < a[-1])
+        prior = normal(0.0, 10.0)(V[:, 0]) + normal(0.0, 2.5)(V[:, 1])
+        return np.where(inside, spline.ev(V[:, 1], V[:, 0]) + prior, -np.inf)
+
+    spread = 1.0 / math.sqrt(events)
+    posterior = Weighted(log_density, np.array([near, 0.5]), spread * np.array([[1.0, 0.0], [0.0, 1.0]]))
+    prior = [tb.priors.Normal(0, 10), tb.priors.Normal(0, 2.5)]
+    X = np.column_stack([np.ones(n), x])
+    return Case(X, y, tb.families.Bernoulli(), prior, ["intercept", "a"], posterior, [0, 1])
+
+
+def coded(data_seed: int, coding: str, events: int = 1) -> Case:
+    """Return a level of 30 rows whose column has no zeros ("-1/+1", "standardised"), or with its interaction."""
+    n = 20_000
+    rng = np.random.default_rng([data_seed, 21])
+    V = np.column_stack([np.ones(n), rng.standard_normal(n)])
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(1.0 - 0.5 * V[:, 1]))).astype(float)
+    y[:LEVEL] = rng.permutation(np.arange(LEVEL) < events)
+    level = (np.arange(n) < LEVEL).astype(float)
+    columns = {
+        "-1/+1": [2.0 * level - 1.0],
+        "standardised": [(level - level.mean()) / level.std()],
+        "interaction": [level, level * V[:, 1]],
+    }[coding]
+    X = np.column_stack([V, *columns])
+    bulk, rare = (
+        Bulk(Rows(V[LEVEL:], y[LEVEL:], "logit"), np.array([-1.0, 0.5])),
+        Rows(X[:LEVEL], y[:LEVEL], "logit"),
+    )
+    elsewhere = X[-1, 2]  # what the level's column is in all other rows
+
+    def log_density(beta: np.ndarray) -> np.ndarray:
+        others = beta[:, :2].copy()
+        others[:, 0] += elsewhere * beta[:, 2]
+        return bulk(others) + rare.shifted(beta, np.zeros(1))[:, 0] + np.sum(normal(0.0, 2.5)(beta), axis=1)
+
+    # Where the others' intercept stays while the level's coefficient moves.
+    d = X.shape[1]
+    root = np.zeros((d, d))
+    root[:2, :2] = bulk.root
+    root[2, 2], root[0, 2] = 1.0 / abs(X[0, 2] - elsewhere), -elsewhere / abs(X[0, 2] - elsewhere)
+    centre = np.concatenate([bulk.centre, np.zeros(d - 2)])
+    if d == 4:
+        root[3, 3] = 1.0
+    names = ["intercept", "a", "level", "level:a"][:d]
+    posterior = Weighted(log_density, centre, root)
+    return Case(X, y, tb.families.Bernoulli(), tb.priors.Normal(0, 2.5), names, posterior, list(range(2, d)))
+
+
 # Priors with a kink or a wall -----------------------------------------------------------------------------------
 
 
@@ -221,6 +289,12 @@ PROBLEMS: dict[str, Callable[[int], Case]] = {
     "kink, s = sd": lambda seed: kink(seed, 1.0),
     "kink, s = sd / 4": lambda seed: kink(seed, 0.25),
     "wall": wall,
+    "3 events": lambda seed: few_events(seed, 3),
+    "8 events": lambda seed: few_events(seed, 8),
+    "level as -1/+1": lambda seed: coded(seed, "-1/+1"),
+    "level standardised": lambda seed: coded(seed, "standardised"),
+    "interaction": lambda seed: coded(seed, "interaction"),
+    "interaction, 3 of 30": lambda seed: coded(seed, "interaction", 3),
 }
 
 

@@ -595,3 +595,45 @@ class Separated:
         m = (1 - f) * ((1 - g) * m_of[i, k] + g * m_of[i, k + 1])
         m += f * ((1 - g) * m_of[i + 1, k] + g * m_of[i + 1, k + 1])
         return np.column_stack([-np.exp(t) * m, np.exp(t)])
+
+
+class Weighted(_ByRejection):
+    """A few coefficients with a tail in common: draws of Student's t with weights, in place of quadrature.
+
+    The proposal has the mean and 1.5 times the spread of the posterior, from a first round with a guess of both.
+    """
+
+    DEGREES, WIDER, LARGE = 4.0, 1.5, 4_000_000
+    bulk_error = 0.0
+
+    def __init__(self, log_density: Log, centre: np.ndarray, root: np.ndarray) -> None:
+        self.log_density, self.dimension = log_density, centre.size
+        self.centre, self.root = centre, root
+        for _ in range(2):
+            points, log_weight = self.propose(np.random.default_rng(1), 200_000)
+            weight = np.exp(log_weight - log_weight.max())
+            weight /= weight.sum()
+            self.centre = weight @ points
+            apart = points - self.centre
+            self.root = self.WIDER * np.linalg.cholesky(apart.T @ (weight[:, None] * apart))
+
+    def propose(self, rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return points and their log weights."""
+        nu, d = self.DEGREES, self.dimension
+        t = rng.standard_normal((size, d)) / np.sqrt(rng.chisquare(nu, size) / nu)[:, None]
+        points = self.centre + t @ self.root.T
+        return points, self.log_density(points) + 0.5 * (nu + d) * np.log1p(np.sum(t**2, axis=1) / nu)
+
+    def statistics(self, fine: bool = True) -> np.ndarray:
+        """Return mean, sd and quantiles, from so many points that their error is a tenth of that of 4,000 draws."""
+        points, log_weight = self.propose(np.random.default_rng(2 + fine), self.LARGE if fine else self.LARGE // 4)
+        weight = np.exp(log_weight - log_weight.max())
+        weight /= weight.sum()
+        mean = weight @ points
+        found = [mean, np.sqrt(weight @ (points - mean) ** 2)]
+        quantiles = np.empty((2, self.dimension))
+        for j in range(self.dimension):
+            order = np.argsort(points[:, j])
+            below = np.cumsum(weight[order]) - 0.5 * weight[order]
+            quantiles[:, j] = np.interp([0.05, 0.95], below, points[order, j])
+        return np.array([*found, *quantiles])
