@@ -1061,11 +1061,15 @@ class Copy:
             raise SystemExit(f"{mutant.name}: {mutant.text!r} is {found} times in {mutant.file}; expected once.")
         before, stale = self.compiled(), users_of(self.package, mutant)
         path.write_text(source.replace(mutant.text, mutant.wrong))
+        now = self.compiled()
         try:
-            self.keep_compiled(before, stale)
+            if now != before:  # or nothing is compiled of that room
+                self.keep_compiled(before, now, stale)
             return self.run(mutant.tests)
         finally:
             path.write_text(source)
+            if now != before:
+                shutil.rmtree(now)
 
     def compiled(self) -> Path:
         """Return where compiled code of the source as it is now is kept."""
@@ -1074,9 +1078,11 @@ class Copy:
         assert Path(compiled.__file__).parent == self.package
         return compiled.cache_directory()
 
-    def keep_compiled(self, before: Path, stale: Names) -> None:
+    @staticmethod
+    def keep_compiled(before: Path, now: Path, stale: Names) -> None:
         """Let a mutant use compiled code that does not contain it; none of a room where it is used on import."""
-        now, rooms = self.compiled(), {module.split(".")[0] for module, name in stale if not name}
+        rooms = {module.split(".")[0] for module, name in stale if not name}
+        now.mkdir()
         for path in before.rglob("*.nb?"):
             room, (module, name) = path.parent.name.rsplit("_", 1)[0], path.name.split(".")[:2]
             if room not in rooms and (f"{room}.{module}", name.split("-")[0]) not in stale:
