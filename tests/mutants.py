@@ -380,7 +380,7 @@ MUTANTS: list[tuple[str, ...]] = [
         "kernels/surrogate_trials.py",
         "rise = next_value - value - put_back",
         "rise = next_value - value - 0.99 * put_back",
-        TABLE_TRIALS,
+        "test_stand_ins.py::test_compiled_chain_is_the_plain_one",
     ),
     (
         "stand-ins: their linear part counted twice",

@@ -112,7 +112,7 @@ def test_the_surrogate_has_the_curvature_of_the_posterior():
 @pytest.mark.parametrize("way", ["at-hand", "asking"])
 def test_compiled_chain_is_the_plain_one(pair, way):
     prepared, problem, move = pair_of(*pair)
-    steps, seed = 300, 4
+    steps, seed = 500, 4
     driver = Driver(asking(prepared) if way == "asking" else prepared, stream(seed), np.zeros(4))
     draws = run(driver, steps)
     expected = oracle.replay(problem, oracle.Rule(2, 60.0, 0.0), move, None, np.zeros(4), stream(seed), steps)
@@ -233,7 +233,10 @@ def test_what_cannot_have_them_is_refused():
         tb.kernels.ScalableMH(stand_ins=9)
     with pytest.raises(InputError, match=r"needs truncation=0\.0 and local bounds"):
         tb.kernels.ScalableMH(stand_ins=9, truncation=0.0, bound=tb.bounds.Global())
+    with pytest.raises(InputError, match="stand_ins=9 needs order=2, or None; order=3 was given"):
+        tb.kernels.ScalableMH(order=3, stand_ins=9, truncation=0.0)
     X, y = few_events(200)
     kernel = tb.kernels.ScalableMH(stand_ins=9, truncation=0.0)
-    with pytest.raises(InputError, match="stand_ins=9 needs one linear predictor"):
-        tb.explain(tb.Regression(X, y, tb.families.Gaussian()), kernel)
+    for family in (tb.families.Gaussian(), tb.families.StudentT(4.0, 1.0)):
+        with pytest.raises(InputError, match="stand_ins=9 needs one linear predictor and a log-concave likelihood"):
+            tb.explain(tb.Regression(X, y, family), kernel)

@@ -93,9 +93,12 @@ class ScalableMH(Kernel):
                 raise InputError(
                     f"ScalableMH: {name}=True needs local bounds; leave bound=None or use tb.bounds.Local()."
                 )
-
         if not is_count(self.stand_ins, 0):
             raise InputError(f"ScalableMH: stand_ins={self.stand_ins!r} must be a whole number, 0 or more.")
+        if self.stand_ins and self.order not in (None, 2):
+            raise InputError(
+                f"ScalableMH: stand_ins={self.stand_ins} needs order=2, or None; order={self.order} was given."
+            )
         if self.stand_ins and (self.truncation != 0.0 or isinstance(self.bound, Global)):
             raise InputError(
                 f"ScalableMH: stand_ins={self.stand_ins} needs truncation=0.0 and local bounds: what they propose "
@@ -105,7 +108,7 @@ class ScalableMH(Kernel):
     def refuse_mismatch(self, model: Model) -> None:
         """Raise if the model has no bounds, or a sketch or stand-ins are asked for where there can be none."""
         super().refuse_mismatch(model)
-        if self.order is None and not model.orders:
+        if self.is_open and not model.orders:
             raise InputError(
                 "ScalableMH: the model has no bounds of its rows. Give some, e.g. tb.Factors(..., bounds={3: ...}), or "
                 "use tb.kernels.MetropolisHastings()."
@@ -115,10 +118,10 @@ class ScalableMH(Kernel):
                 "ScalableMH: sketch=True needs local bounds and one linear predictor, which this model does not have; "
                 "leave sketch=None."
             )
-        if self.stand_ins and not model.predictors.linear:
+        if self.stand_ins and not (model.predictors.linear and model.family.convex):
             raise InputError(
-                f"ScalableMH: stand_ins={self.stand_ins} needs one linear predictor, which this model does not have; "
-                "leave it out."
+                f"ScalableMH: stand_ins={self.stand_ins} needs one linear predictor and a log-concave likelihood, "
+                "which this model does not have; leave it out."
             )
         for name, asked in (("sketch=True", self.sketch), (f"stand_ins={self.stand_ins}", self.stand_ins)):
             if asked and RANDOM_ACCESS not in model.source.offers:
@@ -130,7 +133,7 @@ class ScalableMH(Kernel):
     @property
     def is_open(self) -> bool:
         """Whether the order is to be chosen."""
-        return self.order is None
+        return self.order is None and not self.stand_ins
 
     def filled(self, best: Kernel) -> Kernel:
         """Return this kernel with order and sketch as in the best, where they were left open."""
@@ -165,7 +168,7 @@ class ScalableMH(Kernel):
 
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         bound = self.bound or default_bound(model)
-        order = int(self.order or model.orders[0])
+        order = 2 if self.stand_ins else int(self.order or model.orders[0])
         core = bool(self.core) and bound.local and setup.tails.first.size > 0
         return prepare_thinning(
             self,
