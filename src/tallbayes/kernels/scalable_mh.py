@@ -349,12 +349,7 @@ def prepare_thinning(
         "sketch": sketch,
         "mode_passes": setup.mode.passes,
     }
-    if stand_ins:
-        plan["stand_ins"] = stand_ins
-    if core:
-        plan |= {"core_rows": tails.rows.weight.size, "core_of": [model.names[j] for j in tails.first]}
-    if terms.tables.axes.size:
-        plan["tabulated"] = [model.names[metric.order[t]] for t in terms.tables.axes]
+    plan |= _plan_of_tails(setup, terms.tables, core=core, stand_ins=stand_ins)
     shared = (*supply.rows[4:], *target.sketch) if supply.endless else ()
     return Prepared(
         model,
@@ -375,6 +370,17 @@ def prepare_thinning(
         tables=terms.tables,
         free=free,
     )
+
+
+def _plan_of_tails(setup: Setup, tables: Tables, *, core: bool, stand_ins: int) -> dict[str, Any]:
+    """Return what a plan says of tails: of core rows, stand-ins and tables."""
+    names, tails, metric = setup.model.names, setup.tails, setup.metric
+    found: dict[str, Any] = {"stand_ins": stand_ins} if stand_ins else {}
+    if core:
+        found |= {"core_rows": tails.rows.weight.size, "core_of": [names[j] for j in tails.first]}
+    if tables.axes.size:
+        found["tabulated"] = [names[metric.order[t]] for t in tables.axes]
+    return found
 
 
 def chunks(model: Model, move: AffineProposal, *, sketch: bool = False, at_hand: bool | None = None) -> "Chunks":
