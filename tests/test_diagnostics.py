@@ -478,10 +478,15 @@ def few_events(events, n=5000, seed=0):
     return tb.Regression(X, y, tb.families.Bernoulli(), names=["i", "x"])
 
 
-def test_a_default_run_of_few_events_warns():
+def test_few_events_warn_where_rows_are_thinned():
+    """By default such a model's steps are accepted on all rows, and nothing speaks against its draws."""
     with pytest.warns(SlowMixingWarning, match="The posterior of 'i' is skewed .*few events or rows speak of it"):
-        tree = tb.sample(few_events(3), seed=1, progress=False)
+        tree = tb.sample(few_events(3), tb.kernels.ScalableMH(order=3), seed=1, progress=False)
     assert "skewed" in tb.summary(tree).loc["i", "trust"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tree = tb.sample(few_events(3), seed=1, progress=False)
+    assert tb.summary(tree).loc["i", "trust"] == "yes"
 
 
 def test_many_events_do_not():
