@@ -603,7 +603,7 @@ class Weighted(_ByRejection):
     The proposal has the mean and 1.5 times the spread of the posterior, from a first round with a guess of both.
     """
 
-    DEGREES, WIDER, LARGE = 4.0, 1.5, 4_000_000
+    DEGREES, WIDER, LARGE = 4.0, 1.5, 1_000_000
     bulk_error = 0.0
 
     def __init__(self, log_density: Log, centre: np.ndarray, root: np.ndarray) -> None:
@@ -625,7 +625,7 @@ class Weighted(_ByRejection):
         return points, self.log_density(points) + 0.5 * (nu + d) * np.log1p(np.sum(t**2, axis=1) / nu)
 
     def statistics(self, fine: bool = True) -> np.ndarray:
-        """Return mean, sd and quantiles, from so many points that their error is a tenth of that of 4,000 draws."""
+        """Return mean, sd and quantiles, from so many points that their error is small beside that of 4,000 draws."""
         points, log_weight = self.propose(np.random.default_rng(2 + fine), self.LARGE if fine else self.LARGE // 4)
         weight = np.exp(log_weight - log_weight.max())
         weight /= weight.sum()

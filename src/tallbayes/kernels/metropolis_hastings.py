@@ -11,7 +11,7 @@ from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
 from tallbayes.kernels.scalable_mh import chunks
 from tallbayes.kernels.scalable_mh_steps import initial_state
 from tallbayes.kernels.surrogate_values import evaluators
-from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms, prior_at
+from tallbayes.kernels.target import Surrogate, Target, Terms, likelihood_of, prior_at
 from tallbayes.models.base import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.setup.bounds import Bound
@@ -47,18 +47,12 @@ class MetropolisHastings(Kernel):
         move, reference = chosen.plan(metric, model.n)
         expansion = setup.expansion(0)
         excess = subtract(expansion.prior, reference)
-        functions = model.rows.functions
         terms = Terms(excess, expansion.exact, no_core(model), no_tables())
         target = Target(
             metric.matrix,
             Bound(True, 0, 0.0, 0.0, 0.0, math.inf, 0.0, 0),
             all_rows(model.source) if rows_are_at_hand(model) else empty_rows(),  # type: ignore[arg-type]
-            Likelihood(
-                metric.centre,
-                model.predictors.layout(model.d),
-                functions.remainders.pointer,
-                model.rows.parameters,
-            ),
+            likelihood_of(model, metric),
             Surrogate(terms, *evaluators(terms)),
             excess,
             no_sketch(),

@@ -20,7 +20,7 @@ from tallbayes.kernels.scalable_mh_steps import initial_state, run_chunk
 from tallbayes.kernels.sketched_thinning import thin_by_sketch
 from tallbayes.kernels.surrogate_trials import no_surrogate_trials, surrogate_trials
 from tallbayes.kernels.surrogate_values import evaluators
-from tallbayes.kernels.target import Likelihood, Surrogate, Target, Terms, prior_at, terms_at
+from tallbayes.kernels.target import Surrogate, Target, Terms, likelihood_of, prior_at, terms_at
 from tallbayes.kernels.thinning import thin
 from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
@@ -30,7 +30,7 @@ from tallbayes.setup.core import Core, core_at, core_of, no_core
 from tallbayes.setup.exact_prior import exact_at
 from tallbayes.setup.expansion import Expansion
 from tallbayes.setup.metric import Metric
-from tallbayes.setup.polynomial import evaluate, polynomial, steepest_fall, subtract, without_first
+from tallbayes.setup.polynomial import Polynomial, evaluate, polynomial, steepest_fall, subtract, without_first
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.sketch import no_sketch
 from tallbayes.setup.stand_ins import drawn_by_bounds, skewness, with_stand_ins
@@ -157,8 +157,7 @@ class ScalableMH(Kernel):
         inner = SurrogateSteps().steps
         if core and inner * setup.tails.rows.weight.size > model.n + inner * STAND_INS:  # dearer than all rows
             return ScalableMH(order=2, truncation=0.0, sketch=False, core=False, stand_ins=STAND_INS)
-        psi = setup.bounds(bound, int(self.order or model.orders[0]), core=core).drawing.psi
-        assert psi is not None
+        psi = _psi(setup, bound, int(self.order or model.orders[0]), core)
         if not np.any(psi):
             return None
         found = skewness(model, setup.metric, drawn_by_bounds(model, psi, STAND_INS))
@@ -302,9 +301,7 @@ def prepare_thinning(
     exact = core_of(model, metric, tails.rows, order) if core else no_core(model)
     radius, skewed = bounds.radius, free
     if stand_ins:
-        curvatures = setup.bounds(kind, 1, core=core).drawing.psi
-        assert curvatures is not None
-        rows = drawn_by_bounds(model, curvatures, stand_ins)
+        rows = drawn_by_bounds(model, _psi(setup, kind, 1, core), stand_ins)
         expansion, exact = with_stand_ins(model, metric, expansion, exact, rows)
         radius, skewed = math.inf, model.d - tails.last.size  # no bound is used: steps are accepted on all rows
     tables = setup.once(
@@ -319,22 +316,12 @@ def prepare_thinning(
         move = move._replace(inner_floor=ANYWHERE)
     limit = float(model.n) if truncation is None else float(truncation)
     supply = setup.supply(kind, order, core=core)
-    functions = model.rows.functions
-    used = tables if proposal.tabulated else no_tables()
-    slack = expansion.exact.slack
-    if used.axes.size:  # tables are normalised, so their G is not zero at the centre
-        slack += TABLE_SLACK + float(tables_at(used, np.zeros((1, model.d)))[0])
-    terms = Terms(subtract(expansion.surrogate, reference), expansion.exact._replace(slack=slack), exact, used)
+    terms = _terms(expansion, reference, exact, tables if proposal.tabulated else no_tables())
     target = Target(
         metric.matrix,
         Bound(kind.local, order, *bounds.sums, radius, limit, free),
         supply.rows,
-        Likelihood(
-            metric.centre,
-            model.predictors.layout(model.d),
-            functions.remainders.pointer,
-            model.rows.parameters,
-        ),
+        likelihood_of(model, metric),
         Surrogate(terms, *evaluators(terms)),
         subtract(expansion.prior, reference),
         drawn,
@@ -370,6 +357,21 @@ def prepare_thinning(
         tables=terms.tables,
         free=free,
     )
+
+
+def _terms(expansion: Expansion, reference: Polynomial, core: Core, tables: Tables) -> Terms:
+    """Return what the surrogate, less the proposal's G, is the sum of."""
+    slack = expansion.exact.slack
+    if tables.axes.size:  # they are normalised, so their G is not zero at the centre
+        slack += TABLE_SLACK + float(tables_at(tables, np.zeros((1, reference.linear.size)))[0])
+    return Terms(subtract(expansion.surrogate, reference), expansion.exact._replace(slack=slack), core, tables)
+
+
+def _psi(setup: Setup, kind: Global | Local, order: int, core: bool) -> Vector:
+    """Return the bounds of all rows, which are in memory."""
+    psi = setup.bounds(kind, order, core=core).drawing.psi
+    assert psi is not None
+    return psi
 
 
 def _plan_of_tails(setup: Setup, tables: Tables, *, core: bool, stand_ins: int) -> dict[str, Any]:

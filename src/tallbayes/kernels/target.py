@@ -39,6 +39,12 @@ class Likelihood(NamedTuple):
     """Of that function."""
 
 
+def likelihood_of(model: Model, metric: Metric) -> Likelihood:
+    """Return what a chain needs to evaluate a row of a model."""
+    layout, pointer = model.predictors.layout(model.d), model.rows.functions.remainders.pointer
+    return Likelihood(metric.centre, layout, pointer, model.rows.parameters)
+
+
 class Terms(NamedTuple):
     """What the surrogate, less the proposal's G, is the sum of."""
 
