@@ -2,7 +2,7 @@
 
 import sys
 
-from versions import run, sources
+from versions import in_turn, median_ratio, run, sources
 
 CALL = """
 import json, sys, time
@@ -25,21 +25,19 @@ else:
     X[:, 1::3] = rng.random((n, X[:, 1::3].shape[1])) < 0.3
     y = X @ np.linspace(-1.0, 1.0, d) + rng.standard_t(4.0, n)
     family = tb.families.StudentT(4.0, 1.0)
-gram = calls = 1e9
-rounds = int(sys.argv[4]) + 1
-for seed in range(rounds):
+def once(seed):
     started = time.perf_counter()
     tree = tb.sample(tb.Regression(X, y, family), draws=2500, chains=4, seed=seed, progress=False)
-    if seed:  # the first compiles, or loads what was compiled
-        calls = min(calls, time.perf_counter() - started)
-# Afterwards: threads of BLAS stay busy for a moment after a product, and would slow what follows.
+    return [time.perf_counter() - started, json.loads(tree.attrs["plan"]).get("order")]
+"""
+GRAM = """
 weight = rng.random(n)
-for _ in range(rounds):
+times = []
+for _ in range(5):
     started = time.perf_counter()
     X.T @ (weight[:, None] * X)
-    gram = min(gram, time.perf_counter() - started)
-plan = json.loads(tree.attrs["plan"])
-print(json.dumps([calls, gram, plan.get("order"), float(tree["sample_stats"]["rows_touched"].mean())]))
+    times.append(time.perf_counter() - started)
+print(json.dumps(min(times)))
 """
 DRAWS = """
 import json, sys
@@ -58,30 +56,29 @@ data = {
     "few rows": lambda: logistic(1000, 10, seed=7),
 }
 model = flat(*data[name]())
-best = 0.0
-for seed in range(4):
+
+def once(seed):
     tree = tb.sample(model, draws=draws, chains=1, threads=1, seed=seed, progress=False)
-    best = max(best, draws / tree.attrs["sampling_seconds"])
-print(json.dumps([best, effective(tree) / draws]))
+    return [draws / tree.attrs["sampling_seconds"], effective(tree) / draws]
 """
 SIZES = [(2**20, 10), (2**20, 20), (2**20, 50), (2**19, 200)]
-ROUNDS = 2
+ROUNDS = 9
+"""Ratios are medians over so many rounds, speeds and seconds the best of them."""
 
 
 def calls(versions: dict[str, str]) -> None:
     print(f"{'whole call, seconds':<34}{'before':>8}{'now':>8}{'ratio':>7}{'Gram':>8}{'in Grams':>9}  order")
     for n, d in SIZES:
         for kind in ("paper", "poisson", "student"):
-            found: dict[str, list] = {}
-            for _ in range(ROUNDS):
-                for name, source in versions.items():
-                    result = run(source, CALL, str(n), str(d), kind, "3" if d < 100 else "1")
-                    found[name] = min(found.get(name, result), result)
-            before, now = found["before"], found["now"]
+            arguments = str(n), str(d), kind
+            found = in_turn(versions, CALL, *arguments, rounds=ROUNDS if d < 100 else 2)
+            before, now = ([seconds for seconds, _ in found[name]] for name in ("before", "now"))
+            # On its own: threads of BLAS stay busy for a moment after a product, and would slow what follows.
+            gram = run(versions["now"], CALL + GRAM, *arguments)
             title = f"{kind}, n = 2^{n.bit_length() - 1}, d = {d}"
             print(
-                f"{title:<34}{before[0]:>8.3f}{now[0]:>8.3f}{now[0] / before[0]:>7.2f}{now[1]:>8.3f}"
-                f"{now[0] / now[1]:>9.1f}  {before[2]} -> {now[2]}",
+                f"{title:<34}{min(before):>8.3f}{min(now):>8.3f}{median_ratio(now, before):>7.2f}{gram:>8.3f}"
+                f"{min(now) / gram:>9.1f}  {found['before'][-1][1]} -> {found['now'][-1][1]}",
                 flush=True,
             )
 
@@ -89,14 +86,11 @@ def calls(versions: dict[str, str]) -> None:
 def draws(versions: dict[str, str]) -> None:
     print(f"{'draws per second, one core':<34}{'before':>12}{'now':>12}{'ratio':>7}  ESS per draw")
     for problem in ("paper d=10", "paper d=20", "wide d=50", "rare", "few rows"):
-        found: dict[str, list] = {}
-        for _ in range(ROUNDS):
-            for name, source in versions.items():
-                found[name] = max(found.get(name, [0.0]), run(source, DRAWS, problem))
-        before, now = found["before"], found["now"]
+        found = in_turn(versions, DRAWS, problem, rounds=ROUNDS)
+        before, now = ([speed for speed, _ in found[name]] for name in ("before", "now"))
         print(
-            f"{problem:<34}{before[0]:>12,.0f}{now[0]:>12,.0f}{now[0] / before[0]:>7.2f}  "
-            f"{before[1]:.3f} -> {now[1]:.3f}",
+            f"{problem:<34}{max(before):>12,.0f}{max(now):>12,.0f}{median_ratio(now, before):>7.2f}  "
+            f"{found['before'][-1][1]:.3f} -> {found['now'][-1][1]:.3f}",
             flush=True,
         )
 
