@@ -11,6 +11,7 @@ from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, draw_even
 from tallbayes.kernels.types import TRIALS
 from tallbayes.setup.bounds import event_factors, shift
 from tallbayes.setup.sketch import (
+    CACHE_LINE,
     one_sided_ratio,
     sketch_error,
     sketch_product,
@@ -18,7 +19,7 @@ from tallbayes.setup.sketch import (
     sketch_ratio,
 )
 from tallbayes.sources.alias import row_or_other, share_of
-from tallbayes.sources.prefetch import prefetch
+from tallbayes.sources.prefetch import prefetch, prefetch_byte
 
 
 def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
@@ -62,7 +63,8 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
             batch[left], kinds[left], uniforms[left], chances[left] = batch[b], kinds[b], uniforms[b], share
             left += uniforms[b] < share
         for b in range(left):
-            prefetch(codes, batch[b])
+            for byte in range(0, width, CACHE_LINE):
+                prefetch_byte(codes, batch[b], byte)
             prefetch(steps, batch[b])
         for b in range(left):
             i = batch[b]

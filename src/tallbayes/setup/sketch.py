@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, compiled_sum
+from tallbayes.compiled import compiled, compiled_sum, compiled_within
 from tallbayes.models.base import Model
 from tallbayes.models.predictors import Linear
 from tallbayes.setup.metric import Metric
@@ -152,7 +152,7 @@ def sketch_error(d: int) -> float:
 @compiled
 def one_sided_ratio(step: float, product: float, error: float, order: int) -> float:
     """Return an upper bound of |r_i(z)| / psi_i, from the product with z and how far it is off."""
-    return SLACK * (step * (abs(product) + error)) ** (order + 1)
+    return SLACK * _power(step * (abs(product) + error), order + 1)
 
 
 @compiled
@@ -162,5 +162,14 @@ def sketch_ratio(step: float, here: float, there: float, between: float, errors:
     other = step * (abs(there) + errors[1])
     change = step * (abs(between) + errors[2])
     far = max(b, other)
-    power = far**order
-    return SLACK * min(b ** (order + 1) + other ** (order + 1), (order + 1) * power * change)
+    power = _power(far, order)
+    return SLACK * min(_power(b, order + 1) + _power(other, order + 1), (order + 1) * power * change)
+
+
+@compiled_within
+def _power(x: float, exponent: int) -> float:
+    """Return x to a power of a few: as many products take less time than the general function."""
+    value = x
+    for _ in range(exponent - 1):
+        value *= x
+    return value

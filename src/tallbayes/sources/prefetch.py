@@ -39,6 +39,20 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
+def _prefetch_byte(typing_context: Any, array: Any, index: Any, byte: Any) -> Any:
+    """Fetch the cache line of a byte of ``array[index]``, counted from where that begins."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        stride = cgutils.unpack_tuple(builder, view.strides)[0]
+        first = builder.add(builder.ptrtoint(view.data, ir.IntType(64)), builder.mul(arguments[1], stride))
+        _ask_for(builder, builder.add(first, arguments[2]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate
+
+
+@intrinsic
 def _prefetch_at(typing_context: Any, address: Any) -> Any:
     """Fetch the cache line at an address, an integer."""
 
@@ -49,9 +63,10 @@ def _prefetch_at(typing_context: Any, address: Any) -> Any:
     return types.void(types.int64), generate
 
 
-def _nothing(array: Any, index: Any = 0) -> None:
+def _nothing(array: Any, index: Any = 0, byte: Any = 0) -> None:
     """Do nothing: it would change no result."""
 
 
 prefetch = _nothing if config.DISABLE_JIT else _prefetch
+prefetch_byte = _nothing if config.DISABLE_JIT else _prefetch_byte
 prefetch_at = _nothing if config.DISABLE_JIT else _prefetch_at
