@@ -13,7 +13,7 @@ from tallbayes.compiled import entry_of
 from tallbayes.errors import InputError
 from tallbayes.kernels import costs
 from tallbayes.kernels.addressed import addressed
-from tallbayes.kernels.all_rows import answer_from, rows_are_at_hand, run_with_rows_at_hand
+from tallbayes.kernels.all_rows import answer_from, columns_at_hand, rows_are_at_hand, run_with_rows_at_hand
 from tallbayes.kernels.base import Behaviour, Kernel, Prepared
 from tallbayes.kernels.monitor import exceeds
 from tallbayes.kernels.scalable_mh_steps import initial_state, run_chunk
@@ -393,7 +393,8 @@ def chunks(model: Model, move: AffineProposal, *, sketch: bool = False, at_hand:
     trials = (surrogate_trials if move.inner > 1 else no_surrogate_trials).pointer
     tries = (thin_by_sketch if sketch else thin).pointer
     if rows_are_at_hand(model) if at_hand is None else at_hand:
-        return Chunks(run_with_rows_at_hand, (trials, tries, model.rows.functions.jets.pointer))
+        parts = trials, tries, model.rows.functions.jets.pointer, columns_at_hand(model)
+        return Chunks(run_with_rows_at_hand, parts)
     return Chunks(run_chunk, (trials, tries))
 
 
