@@ -495,6 +495,10 @@ def test_many_events_do_not():
         tb.sample(few_events(60), seed=1, progress=False)
 
 
+USUAL = [0.025, 0.025, 0.0]
+"""Shares of draws that are as a table says."""
+
+
 def gamma_draws(correlation=0.0):
     """Return draws of two coefficients, skewed by -0.6, as of the log of a rate of which three events speak."""
     rng = np.random.default_rng(2)
@@ -509,9 +513,23 @@ def gamma_draws(correlation=0.0):
         ({"plan": {"order": 2, "truncation": 1e9}}, 0.0, True),
         ({"plan": {"order": 3, "truncation": 0.0}}, 0.0, False),  # accepted on all rows
         ({"plan": {"kernel": "MetropolisHastings"}}, 0.0, False),
-        ({"plan": {"order": 2, "truncation": 1e9}, "tails": {"x0": [0.025] * 2, "x1": [0.025] * 2}}, 0.0, False),
-        ({"plan": {"order": 2, "truncation": 1e9}, "tails": {"x0": [0.025] * 2, "x1": [0.025] * 2}}, 0.8, True),
-        ({"plan": {"order": 2, "truncation": 1e9}, "tails": {"x0": [0.025] * 2}}, 0.0, True),
+        (
+            {
+                "plan": {"order": 2, "truncation": 1e9},
+                "tails": dict.fromkeys(("x0", "x1"), USUAL),
+            },
+            0.0,
+            False,
+        ),
+        (
+            {
+                "plan": {"order": 2, "truncation": 1e9},
+                "tails": dict.fromkeys(("x0", "x1"), USUAL),
+            },
+            0.8,
+            True,
+        ),
+        ({"plan": {"order": 2, "truncation": 1e9}, "tails": {"x0": USUAL}}, 0.0, True),
     ],
     ids=["thinned", "on all rows", "plain", "tabulated", "tied tables", "one table"],
 )
@@ -586,5 +604,5 @@ def test_tables_of_correlated_coefficients_cover_nothing(correlation, found):
     tied = correlation * one + math.sqrt(1.0 - correlation**2) * other / other.std()
     tree = make_tree(np.stack([one, tied], axis=1).reshape(4, 1000, 2))
     tree.attrs["plan"] = json.dumps({"order": 2, "truncation": 1e9})
-    tree.attrs["tails"] = json.dumps({"x0": [0.025] * 2, "x1": [0.025] * 2})
+    tree.attrs["tails"] = json.dumps(dict.fromkeys(("x0", "x1"), USUAL))
     assert bool(findings(tree)) is found

@@ -14,6 +14,7 @@ from problems import Case, asking, in_batches, log_acceptance, run, setup_at, st
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.target import surrogate_at, terms_at
 from tallbayes.results.diagnostics import findings, warn_of_findings
+from tallbayes.results.tail_visits import tail_visits
 from tallbayes.setup.core import distinct
 from tallbayes.setup.mode import find_mode
 from tallbayes.setup.setup import Setup
@@ -414,8 +415,10 @@ def test_a_tail_that_was_missed_is_told():
     tree = tb.sample(model, seed=1, progress=False)
     visits = json.loads(tree.attrs["tails"])
     assert set(visits) == {"x1", "x3"}
-    assert 0.015 < visits["x1"][0] < 0.035
-    tree.attrs["tails"] = json.dumps(visits | {"x1": [0.003, visits["x1"][1]]})
+    lower, upper, apart = visits["x1"]
+    assert 0.015 < lower < 0.035
+    assert apart < 0.05
+    tree.attrs["tails"] = json.dumps(visits | {"x1": [0.003, upper, apart]})
     with pytest.warns(
         tb.errors.SlowMixingWarning, match="The lower tail of 'x1' has about 2.5% .* 0.30% of the draws"
     ):
@@ -424,8 +427,51 @@ def test_a_tail_that_was_missed_is_told():
     assert findings(tree) == []
     # Told below a third of 2.5 %, and not above it, of either tail; of too few draws nothing can be told.
     for shares, told in (([0.0082, 0.02], 1), ([0.02, 0.0082], 1), ([0.0085, 0.02], 0), ([0.02, 0.0085], 0)):
-        tree.attrs["tails"] = json.dumps(visits | {"x1": shares})
+        tree.attrs["tails"] = json.dumps(visits | {"x1": [*shares, apart]})
+        assert len(findings(tree)) == told
+    # A table that the bulk of the draws does not bear out is not of the posterior, and says nothing of its tails.
+    for bulk, told in ((0.0995, 1), (0.1005, 0)):
+        tree.attrs["tails"] = json.dumps(visits | {"x1": [0.003, upper, bulk]})
         assert len(findings(tree)) == told
     few = tb.sample(model, draws=300, chains=1, seed=1, progress=False)
-    few.attrs["tails"] = json.dumps(visits | {"x1": [0.0, 0.0]})
+    few.attrs["tails"] = json.dumps(visits | {"x1": [0.0, 0.0, 0.0]})
     assert not any("tail of" in finding.words for finding in findings(few))
+
+
+def test_visits_are_shares_of_draws_beside_the_table():
+    """Of draws by the table itself, and of the same moved or squeezed by hand."""
+    prepared = prepared_for(rare_level())
+    tables, metric = prepared.tables, prepared.metric
+    z = np.zeros((1, 20_000, metric.centre.size))
+    of_table = np.interp((np.arange(20_000) + 0.5) / 20_000, tables.knots[0, CUMULATIVE], tables.knots[0, POSITION])
+    axis, name = int(tables.axes[0]), f"x{metric.order[tables.axes[0]]}"
+    z[0, :, axis] = of_table
+    lower, upper, apart = tail_visits(prepared, metric.centre + z @ metric.inverse_root)[name]
+    assert lower == pytest.approx(0.025, abs=3e-4)
+    assert upper == pytest.approx(0.025, abs=3e-4)
+    assert apart < 3e-3
+    median = float(np.median(of_table))
+    z[0, :, axis] = np.where(of_table < median, median + 1e-3, of_table)
+    lower, upper, apart = tail_visits(prepared, metric.centre + z @ metric.inverse_root)[name]
+    assert lower == 0.0
+    assert apart == pytest.approx(0.5, abs=3e-3)
+
+
+def test_tables_of_coordinates_that_depend_on_others_do_not_warn():
+    """A slice through the centre is narrower, or elsewhere, than the posterior: six events, an intercept and five
+    columns; and a wall that the likelihood presses an intercept against, which a slope shifts."""
+    rng = np.random.default_rng(4)
+    X = np.column_stack([np.ones(4000), rng.standard_normal((4000, 5))])
+    y = np.zeros(4000)
+    y[rng.choice(4000, 6, replace=False)] = 1.0
+    events = tb.Regression(X, y, tb.families.Bernoulli())
+    rng = np.random.default_rng(8)
+    X, y = np.column_stack([np.ones(3000), rng.standard_normal(3000)]), np.zeros(3000)
+    y[[3, 9, 50]] = 1.0
+    wall = tb.Regression(X, y, tb.families.Bernoulli(), [tb.priors.Uniform(-7.5, -6.8), tb.priors.Normal(0.0, 5.0)])
+    for model in (events, wall):
+        tree = tb.sample(model, seed=1, progress=False)
+        visits = json.loads(tree.attrs["tails"])["x0"]
+        assert min(visits[:2]) < 0.0083
+        assert visits[2] > 0.15
+        assert findings(tree) == []

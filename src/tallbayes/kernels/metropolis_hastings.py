@@ -8,7 +8,7 @@ from tallbayes.kernels import costs
 from tallbayes.kernels.all_rows import answer_from, rows_are_at_hand
 from tallbayes.kernels.base import Behaviour, Kernel, Prepared
 from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
-from tallbayes.kernels.scalable_mh import chunks
+from tallbayes.kernels.scalable_mh import ScalableMH, chunks
 from tallbayes.kernels.scalable_mh_steps import initial_state
 from tallbayes.kernels.surrogate_values import evaluators
 from tallbayes.kernels.target import Surrogate, Target, Terms, likelihood_of, prior_at
@@ -40,6 +40,10 @@ class MetropolisHastings(Kernel):
     def __post_init__(self) -> None:
         instance_or_none("MetropolisHastings", "proposal", self.proposal, (Proposal,), "tb.proposals.RandomWalk()")
         refuse_surrogate_steps("MetropolisHastings", self.proposal)
+
+    def into_tails(self, model: Model, setup: Setup) -> Kernel | None:
+        """Return a kernel whose proposals follow a skewed posterior; steps are on all rows as here."""
+        return ScalableMH(core=False).into_tails(model, setup)
 
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         metric = setup.metric

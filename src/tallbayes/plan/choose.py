@@ -39,7 +39,7 @@ SLOW, WANTED = 0.2, 0.5
 """Effective draws per step below which a draw is made of several steps, and how many it then is to be worth."""
 MOST_STEPS, MOST_WAIT = 64, 2e9
 """Steps of a draw, at most; and the nanoseconds that all draws may take by that."""
-MOST_FOR_TAILS = 2e10
+MOST_FOR_TAILS = 6e10
 """Nanoseconds that draws may take, by the costs of rows, where each is accepted on all rows for the tails' sake."""
 LEAST_IN_TAILS = 0.05
 """Effective draws per step of such a kernel in a rehearsal, at least."""

@@ -323,8 +323,13 @@ def _alternative(best: Forecast, other: Forecast, seconds: float, pace: float, t
 
 def _wrapped(name: str, text: str, width: int) -> list[str]:
     """Return a line of a table, and more below it if it is too long; what is in parentheses stays together."""
-    together = re.sub(r"\([^()]*\)| ~ ", lambda found: found[0].replace(" ", HARD_SPACE), text)
-    lines = textwrap.wrap(together, WIDTH - width - 2, break_on_hyphens=False) or [""]
+    room = WIDTH - width - 2
+
+    def together(found: re.Match[str]) -> str:
+        return found[0].replace(" ", HARD_SPACE) if len(found[0]) <= room else found[0]
+
+    kept = re.sub(r"\S*\([^()]*\)| ~ ", together, text)
+    lines = textwrap.wrap(kept, room, break_on_hyphens=False) or [""]
     return [f"{name if i == 0 else '':<{width}}  {line}".replace(HARD_SPACE, " ") for i, line in enumerate(lines)]
 
 

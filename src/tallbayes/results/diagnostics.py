@@ -19,7 +19,7 @@ from tallbayes.results.dispersion import overdispersion
 from tallbayes.results.draws import named_draws
 from tallbayes.results.mixing import Mixing, mixing_of
 from tallbayes.results.stays import longest_stays, longest_usual_stay
-from tallbayes.results.tail_visits import BEYOND
+from tallbayes.results.tail_visits import BEYOND, Visits
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -49,6 +49,9 @@ IN_FULL = 4_000_000
 UNVISITED, SEEN = 1.0 / 3.0, 10.0
 """A tail counts as missed if chains were there less than this share of what a table of the coordinate says; judged
 if so many effective draws should have been there."""
+AGREES = 0.1
+"""How far the draws' shares below a table's quartiles may be off for it to be of the coordinate's posterior: the other
+coordinates, which the table has at the centre, then matter little. Tails that chains missed move these shares less."""
 MORE, MANY = "draw more", "draw about"
 EXPLAIN, OPEN = "look at tb.explain(model)", "give a prior that holds what the data leave open"
 
@@ -77,7 +80,7 @@ class Look:
     accepted: NDArray[np.bool_] | None
     """Chains x draws; None if the tree does not say."""
     mixing: Mixing
-    tails: dict[str, tuple[float, float]]
+    tails: dict[str, Visits]
     """Of coefficients with a table, which share of the draws is beyond its 2.5 % and 97.5 % quantile."""
     thinned: bool = False
     """Whether steps were accepted by some rows only, around an expansion that says little of tails."""
@@ -203,7 +206,8 @@ def _look(tree: "DataTree") -> Look:
     plan = json.loads(tree.attrs.get("plan", "{}"))
     thinned = bool(plan.get("order")) and plan.get("truncation") != 0.0
     jointly = plan.get("order") == 2 and str(plan.get("proposal")).startswith("SurrogateSteps")
-    return Look(names, draws, accepted, mixing, json.loads(tree.attrs.get("tails", "{}")), thinned, jointly)
+    tails = {name: Visits(*of_it) for name, of_it in json.loads(tree.attrs.get("tails", "{}")).items()}
+    return Look(names, draws, accepted, mixing, tails, thinned, jointly)
 
 
 def _in_full(draws: NDArray[np.float64], mixing: Mixing) -> Mixing:
@@ -335,7 +339,9 @@ def _long_stays(look: Look) -> list[Finding]:
 def _missed_tails(look: Look) -> list[Finding]:
     """Find tails that chains hardly visited, though a table of the coordinate says that they are there."""
     found = []
-    for name, shares in look.tails.items():
+    for name, (*shares, apart) in look.tails.items():
+        if apart > AGREES:
+            continue
         effective = float(look.mixing.ess_bulk[look.names.index(name)])
         low = int(np.argmin(shares))
         if effective * BEYOND >= SEEN and shares[low] < UNVISITED * BEYOND:

@@ -23,16 +23,19 @@ def _ask_for(builder: Any, address: Any) -> None:
     builder.call(function, [pointer, flag(READ), flag(KEEP), flag(DATA)])
 
 
+def _address_of(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Put the address of ``array[index]``, the first two arguments, into the code."""
+    view = context.make_array(signature.args[0])(context, builder, arguments[0])
+    stride = cgutils.unpack_tuple(builder, view.strides)[0]
+    return builder.add(builder.ptrtoint(view.data, ir.IntType(64)), builder.mul(arguments[1], stride))
+
+
 @intrinsic
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     """Fetch the cache line in which ``array[index]`` begins; in compiled code only, where it changes no result."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        stride = cgutils.unpack_tuple(builder, view.strides)[0]
-        _ask_for(
-            builder, builder.add(builder.ptrtoint(view.data, ir.IntType(64)), builder.mul(arguments[1], stride))
-        )
+        _ask_for(builder, _address_of(context, builder, signature, arguments))
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
@@ -43,9 +46,7 @@ def _prefetch_byte(typing_context: Any, array: Any, index: Any, byte: Any) -> An
     """Fetch the cache line of a byte of ``array[index]``, counted from where that begins."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        stride = cgutils.unpack_tuple(builder, view.strides)[0]
-        first = builder.add(builder.ptrtoint(view.data, ir.IntType(64)), builder.mul(arguments[1], stride))
+        first = _address_of(context, builder, signature, arguments)
         _ask_for(builder, builder.add(first, arguments[2]))
         return context.get_dummy_value()
 
