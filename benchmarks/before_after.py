@@ -1,4 +1,7 @@
-"""Whole calls and draws per second, before the redesign and now, in turn: `before_after.py [calls] [draws]`."""
+"""Whole calls, draws per second, late flights: before the redesign and now, in turn.
+
+before_after.py [calls] [draws] [flights]
+"""
 
 import sys
 
@@ -61,6 +64,17 @@ def once(seed):
     tree = tb.sample(model, draws=draws, chains=1, threads=1, seed=seed, progress=False)
     return [draws / tree.attrs["sampling_seconds"], effective(tree) / draws]
 """
+FLIGHTS = """
+import sys, time
+import tallbayes as tb
+from problems import effective, flights
+
+def once(seed):
+    model = flights(sys.argv[1])
+    started = time.perf_counter()
+    tree = tb.sample(model, seed=seed, progress=False)
+    return [time.perf_counter() - started, effective(tree)]
+"""
 SIZES = [(2**20, 10), (2**20, 20), (2**20, 50), (2**19, 200)]
 ROUNDS = 9
 """Ratios are medians over so many rounds, speeds and seconds the best of them."""
@@ -95,7 +109,18 @@ def draws(versions: dict[str, str]) -> None:
         )
 
 
+def late_flights(versions: dict[str, str]) -> None:
+    print("late arrivals, default run              seconds  effective draws of 4,000, worst  a second")
+    for factor in ("dest", "carrier"):
+        for name, found in in_turn(versions, FLIGHTS, factor, rounds=2).items():
+            seconds, effective = min(found)
+            print(
+                f"{factor + ', ' + name:<38}{seconds:>9.2f}{effective:>33,.0f}{effective / seconds:>10,.0f}",
+                flush=True,
+            )
+
+
 if __name__ == "__main__":
     with sources() as both:
         for part in sys.argv[1:] or ["calls", "draws"]:
-            {"calls": calls, "draws": draws}[part](both)
+            {"calls": calls, "draws": draws, "flights": late_flights}[part](both)
