@@ -34,7 +34,7 @@ from tallbayes.setup.polynomial import Polynomial, evaluate, polynomial, steepes
 from tallbayes.setup.setup import Setup
 from tallbayes.setup.sketch import no_sketch
 from tallbayes.setup.stand_ins import drawn_by_bounds, skewness, with_stand_ins
-from tallbayes.setup.tables import Tables, draw_from_table, no_tables, tables_at, tabulate
+from tallbayes.setup.tables import Tables, no_tables, put_draws, tables_at, tabulate
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
 
 Vector = NDArray[np.float64]
@@ -273,8 +273,8 @@ def _spread(expansion: Expansion, metric: Metric, core: Core, tables: Tables) ->
     excess = subtract(expansion.surrogate, polynomial(metric.gradient, isotropic=1.0))
     rng = np.random.default_rng(0)
     z = rng.standard_normal((SPREAD_POINTS, metric.d))
-    for t, axis in enumerate(tables.axes):
-        z[:, axis] = [draw_from_table(tables.lines, tables.facts, t, rng) for _ in range(SPREAD_POINTS)]
+    if tables.axes.size:
+        put_draws(tables.lines, tables.facts, z, rng)
     values = terms_at(Terms(excess, expansion.exact, core, tables), z)
     return float(np.std(values)) if np.all(np.isfinite(values)) else math.nan
 

@@ -222,10 +222,18 @@ def draw_from_table(lines: Matrix, facts: Matrix, t: int, rng: Any) -> float:
 
 
 @compiled
+def put_draws(lines: Matrix, facts: Matrix, z: Matrix, rng: Any) -> None:
+    """Put draws from all tables into their coordinates of many points."""
+    for t in range(facts.shape[0]):
+        for i in range(z.shape[0]):
+            z[i, int(facts[t, AXIS])] = draw_from_table(lines, facts, t, rng)
+
+
+@compiled
 def table_excess(lines: Matrix, facts: Matrix, z: Vector) -> float:
     """Return what all tables have more than gradient z + z^2 / 2 of their axes, at one point."""
     total = 0.0
     for t in range(facts.shape[0]):
-        at = z[int(facts[t, 3])]
+        at = z[int(facts[t, AXIS])]
         total += table_potential(lines, facts, t, at) - facts[t, 2] * at - 0.5 * at * at
     return total
