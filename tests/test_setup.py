@@ -88,7 +88,7 @@ def test_explain_tells_the_passes_and_sampling_repeats_none(passes, name):
 @pytest.mark.parametrize("name", ["order 3", "all rows"])
 def test_passes_of_chains_are_not_those_of_the_set_up(passes, name):
     """Many rows: a chain's steps on all rows go through the source, and count for the source alone."""
-    model = logistic(n=60_000, d=3)
+    model = logistic(n=70_000, d=3)
     explained = tb.explain(model, KERNELS[name], draws=20, chains=1)
     tb.sample(model, tb.kernels.MetropolisHastings(), draws=5, chains=1, warmup=0, seed=1, progress=False)
     assert model.source.passes > explained.passes
