@@ -483,9 +483,9 @@ MUTANTS: list[tuple[str, ...]] = [
     ),
     (
         "sketched thinning: a uniform used twice",
-        "kernels/sketched_thinning.py",
-        "uniforms[count] = rng.random()",
-        "uniforms[count] = chances[count]",
+        "kernels/thinning.py",
+        "chances[count, 1] = rng.random()",
+        "chances[count, 1] = chances[count, 0] if table.size > 0 else rng.random()",
         SKETCHED,
     ),
     (
@@ -566,6 +566,30 @@ MUTANTS: list[tuple[str, ...]] = [
         "limit * share * (1.0 + CERTAIN",
         "limit * share * (1.3 + CERTAIN",
         MONITOR,
+    ),
+    (
+        "all rows: a column counts 1 % more",
+        "kernels/all_rows.py",
+        "eta[r] += coefficient * column[r]",
+        "eta[r] += 1.01 * coefficient * column[r]",
+        PRIORS,
+    ),
+    (
+        "sketch: powers of one more",
+        "setup/sketch.py",
+        "for _ in range(exponent - 1):",
+        "for _ in range(exponent):",
+        "test_bounds.py::test_sketch_ratios_hold_where_rounding_is_worst[float64]",
+    ),
+    *(
+        (
+            f"missed tails: tables are trusted up to {limit}",
+            "results/diagnostics.py",
+            "AGREES = 0.1\n",
+            f"AGREES = {limit}\n",
+            "test_tails.py::test_a_tail_that_was_missed_is_told",
+        )
+        for limit in (0.099, 0.101)
     ),
     (
         "monitor: off with a sketch",
