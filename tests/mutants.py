@@ -572,7 +572,7 @@ MUTANTS: list[tuple[str, ...]] = [
         "kernels/all_rows.py",
         "eta[r] += coefficient * column[r]",
         "eta[r] += 1.01 * coefficient * column[r]",
-        PRIORS,
+        "test_components.py::test_rows_at_hand_are_summed_exactly",
     ),
     (
         "sketch: powers of one more",

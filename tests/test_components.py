@@ -430,3 +430,23 @@ def test_threads_that_share_work_may_share_work_in_turn():
 
     both = [pool(2).submit(inner, k) for k in (1, 2)]
     assert [f.result(10.0) for f in both] == [45, 90]
+
+
+def test_rows_at_hand_are_summed_exactly():
+    """By columns, in tiles of which the last is not full, with an offset and weights."""
+    from tallbayes.kernels.all_rows import rows_are_at_hand
+    from tallbayes.kernels.driver import Driver
+    from tallbayes.kernels.state import empty_draws
+    from tallbayes.models import passes
+
+    rng = np.random.default_rng(5)
+    X, offset = rng.standard_normal((300, 4)), rng.standard_normal(300)
+    y, weights = (rng.random(300) < 0.4).astype(float), rng.integers(0, 3, 300).astype(float)
+    model = tb.Regression(X, y, tb.families.Bernoulli(), tb.priors.Normal(0.0, 1.0), offset=offset, weights=weights)
+    assert rows_are_at_hand(model)
+    prepared = tb.kernels.MetropolisHastings().prepare(model, threads=1)
+    driver = Driver(prepared, np.random.Generator(np.random.SFC64(1)))
+    driver.advance(empty_draws(50, 4), 10**9)
+    theta = prepared.metric.theta(driver.state.z)
+    expected = model.source.reduce(passes.potential, model.rows, model.predictors, theta, threads=1)
+    assert driver.state.numbers["potential"][0] == pytest.approx(expected, rel=1e-12)
