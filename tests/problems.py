@@ -13,8 +13,8 @@ from numba import njit
 import oracle
 import tallbayes as tb
 from tallbayes.kernels.all_rows import rows_are_at_hand
+from tallbayes.kernels.chunks import chunks
 from tallbayes.kernels.driver import Driver
-from tallbayes.kernels.scalable_mh import chunks
 from tallbayes.kernels.state import Draws, empty_draws, new_state
 from tallbayes.kernels.target import FALL, RISE, STEP, shifted, state_factors, step_rate, surrogate_at
 from tallbayes.kernels.thinning import intensity_of, kind_of

@@ -450,3 +450,16 @@ def test_rows_at_hand_are_summed_exactly():
     theta = prepared.metric.theta(driver.state.z)
     expected = model.source.reduce(passes.potential, model.rows, model.predictors, theta, threads=1)
     assert driver.state.numbers["potential"][0] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "at_hand"), [(65_536, 8, True), (65_537, 2, False), (52_428, 10, True), (52_429, 10, False)]
+)
+def test_how_many_rows_a_chain_sums_itself(n, d, at_hand):
+    """As many as 65,536, and 524,288 numbers of a design."""
+    from tallbayes.kernels.all_rows import rows_are_at_hand
+
+    y = np.zeros(n)
+    y[0] = 1.0
+    model = tb.Regression(np.ones((n, d)), y, tb.families.Bernoulli(), tb.priors.Normal(0.0, 1.0))
+    assert rows_are_at_hand(model) is at_hand

@@ -15,7 +15,7 @@ from tallbayes.compiled import Stopwatch
 from tallbayes.plan import explain
 from tallbayes.plan.choose import choose
 from tallbayes.plan.effective import effective_range
-from tallbayes.plan.explain import describe
+from tallbayes.plan.explain import _wrapped, describe
 from tallbayes.setup.setup import setup_of
 
 
@@ -149,6 +149,18 @@ def test_what_else_was_considered_is_told_when_asked_for(ordinary):
             text,
         )
     assert "no other kernel" in str(tb.explain(ordinary, tb.kernels.ScalableMH(order=2), verbose=True))
+
+
+def test_lines_break_at_spaces():
+    """What is in parentheses stays together where it fits, and is never cut within a word."""
+    words = "Proposal(" + ", ".join(f"option{i}=True" for i in range(12)) + ")"
+    for text in (words, f"kept (as one, or two) {words}"):
+        lines = _wrapped("name", text, 10)
+        assert len(lines) > 1
+        assert max(map(len, lines)) <= 100
+        assert " ".join(line[12:] for line in lines) == text
+    kept = _wrapped("name", "a" * 70 + " (this stays together)", 10)
+    assert kept[1].strip() == "(this stays together)"
 
 
 @pytest.mark.parametrize("name", ["a" * 150, "a long name " * 20, "x <script>alert(1)</script> & 'y\""])

@@ -10,6 +10,7 @@ import oracle
 import tallbayes as tb
 from problems import Case, Driver, asking, run, setup_at, stream
 from tallbayes.errors import InputError
+from tallbayes.kernels import costs
 from tallbayes.kernels.scalable_mh import SKEWED_BY_ALL
 from tallbayes.kernels.target import Terms, surrogate_at, terms_at
 from tallbayes.models import passes
@@ -208,14 +209,27 @@ def test_the_planner_takes_them_where_all_rows_make_a_posterior_skewed():
     assert "accepted on all rows" in said
     assert "miss the tails" in str(tb.explain(model, verbose=True))
     many = tb.Regression(X, (np.arange(len(y)) % 3 == 0).astype(float), tb.families.Bernoulli())
-    for other, draws in ((many, 1000), (model, 10**7)):
-        assert "stand-ins" not in str(tb.explain(other, draws=draws))
+    assert "stand-ins" not in str(tb.explain(many))
+    longest = 6e10 / (model.n * costs.full_row(model.d))  # a minute of one core, by the costs of rows
+    for share in (0.995, 1.005):
+        said = str(tb.explain(model, draws=round(share * longest / 4), chains=4))
+        assert ("stand-ins" in said) == (share < 1.0)
     level = np.zeros((len(y), 1))
     level[:30] = 1.0
     some = (np.random.default_rng(1).random(len(y)) < 0.3).astype(float)
     some[:30] = np.arange(30) < 1
     with_level = tb.Regression(np.column_stack([X, level]), some, tb.families.Bernoulli(), tb.priors.Normal(0, 2.5))
     assert "stand-ins" not in str(tb.explain(with_level))
+
+
+def test_they_take_the_place_of_plain_metropolis_hastings_too(monkeypatch):
+    """Which the planner otherwise takes here: no event at all, so that only the prior ends the intercept's tail."""
+    X = np.column_stack([np.ones(4000), np.random.default_rng(4).standard_normal((4000, 2))])
+    plain = tb.explain(tb.Regression(X, np.zeros(4000), tb.families.Bernoulli()))
+    assert "512 rows, in the surrogate" in str(plain)
+    monkeypatch.setattr(tb.kernels.MetropolisHastings, "into_tails", lambda *_: None)
+    other = tb.explain(tb.Regression(X, np.zeros(4000), tb.families.Bernoulli()))
+    assert "MetropolisHastings" in str(other)
 
 
 @pytest.mark.parametrize(("events", "taken"), [(8, True), (40, False)])

@@ -1,7 +1,7 @@
 """The log acceptance ratio over all rows, which a chain asks for where it cannot thin.
 
 The source answers, in threads or wherever its rows are. Rows that are in memory and few are summed in the compiled
-loop itself: a pass over them takes less time than the way to the source and back.
+loop itself, one chain beside the other: threads that share each pass would wait for each other at every step.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,13 @@ from tallbayes.kernels.surrogate_values import prior_value
 from tallbayes.kernels.target import prior_of
 from tallbayes.models import passes
 from tallbayes.models.base import Model
-from tallbayes.models.predictors import predict_in_line
+from tallbayes.models.predictors import Layout, predict_in_line
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import shift
 from tallbayes.setup.metric import Metric
 from tallbayes.sources.arrays import ArraySource
 from tallbayes.sources.memory import COLUMNS, load_row
+from tallbayes.sources.supply import SuppliedRows
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -99,28 +100,37 @@ def _predict_together(columns: Matrix, offset: Vector, theta: Vector, first: int
             eta[r] += coefficient * column[r]
 
 
+@compiled_within
+def _predict_each(
+    rows: SuppliedRows, layout: Layout, theta: Vector, first: int, eta: Matrix, x: Vector, ends: Matrix
+) -> None:
+    """Put the predictors of consecutive rows into eta, row by row."""
+    for r in range(eta.shape[1]):
+        if layout.shape[0] == 0:  # every parameter is a predictor
+            for j in range(theta.size):
+                eta[j, r] = theta[j]
+            continue
+        load_row(rows.design, first + r, x)
+        offset = rows.offset[min(first + r, rows.offset.size - 1)]
+        predict_in_line(layout, x, rows.responses[first + r], offset, theta, theta, theta, ends)
+        for p in range(layout.shape[0]):
+            eta[p, r] = ends[0, p]
+
+
 @compiled
 def _sum_potential(
     target: AddressedTarget, jets: Any, columns: Matrix, theta: Vector, eta: Matrix, out: Matrix, row: Vector
 ) -> float:
     """Return the negative log-likelihood at theta."""
-    rows, layout = target.rows, target.likelihood.layout
+    rows = target.rows
     n, total = rows.responses.shape[0], 0.0
     x, ends = row[: rows.design[COLUMNS]], np.empty((3, eta.shape[0]))
     for first in range(0, n, TILE):
         count = min(TILE, n - first)
         if columns.size > 0:
             _predict_together(columns, rows.offset, theta, first, eta[0, :count])
-        for r in range(count if columns.size == 0 else 0):
-            if layout.shape[0] == 0:  # every parameter is a predictor
-                for j in range(theta.size):
-                    eta[j, r] = theta[j]
-                continue
-            load_row(rows.design, first + r, x)
-            offset = rows.offset[min(first + r, rows.offset.size - 1)]
-            predict_in_line(layout, x, rows.responses[first + r], offset, theta, theta, theta, ends)
-            for p in range(layout.shape[0]):
-                eta[p, r] = ends[0, p]
+        else:
+            _predict_each(rows, target.likelihood.layout, theta, first, eta[:, :count], x, ends)
         jets(
             target.likelihood.parameters,
             rows.responses[first : first + count],

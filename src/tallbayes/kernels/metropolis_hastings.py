@@ -7,8 +7,9 @@ from tallbayes.checks import instance_or_none
 from tallbayes.kernels import costs
 from tallbayes.kernels.all_rows import answer_from, rows_are_at_hand
 from tallbayes.kernels.base import Behaviour, Kernel, Prepared
+from tallbayes.kernels.chunks import chunks
 from tallbayes.kernels.factorised_mh import refuse_surrogate_steps
-from tallbayes.kernels.scalable_mh import ScalableMH, chunks
+from tallbayes.kernels.scalable_mh import ScalableMH
 from tallbayes.kernels.scalable_mh_steps import initial_state
 from tallbayes.kernels.surrogate_values import evaluators
 from tallbayes.kernels.target import Surrogate, Target, Terms, likelihood_of, prior_at

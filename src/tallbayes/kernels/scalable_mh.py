@@ -9,19 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import instance_or_none, is_count, is_number
-from tallbayes.compiled import entry_of
 from tallbayes.errors import InputError
 from tallbayes.kernels import costs
-from tallbayes.kernels.addressed import addressed
-from tallbayes.kernels.all_rows import answer_from, columns_at_hand, rows_are_at_hand, run_with_rows_at_hand
+from tallbayes.kernels.all_rows import answer_from
 from tallbayes.kernels.base import Behaviour, Kernel, Prepared
+from tallbayes.kernels.chunks import chunks
 from tallbayes.kernels.monitor import exceeds
-from tallbayes.kernels.scalable_mh_steps import initial_state, run_chunk
-from tallbayes.kernels.sketched_thinning import thin_by_sketch
-from tallbayes.kernels.surrogate_trials import no_surrogate_trials, surrogate_trials
+from tallbayes.kernels.scalable_mh_steps import initial_state
 from tallbayes.kernels.surrogate_values import evaluators
 from tallbayes.kernels.target import Surrogate, Target, Terms, likelihood_of, prior_at, terms_at
-from tallbayes.kernels.thinning import thin
 from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
 from tallbayes.proposals.affine import AffineProposal
@@ -383,52 +379,6 @@ def _plan_of_tails(setup: Setup, tables: Tables, *, core: bool, stand_ins: int) 
     if tables.axes.size:
         found["tabulated"] = [names[metric.order[t]] for t in tables.axes]
     return found
-
-
-def chunks(model: Model, move: AffineProposal, *, sketch: bool = False, at_hand: bool | None = None) -> "Chunks":
-    """Return the function that runs chunks of steps, with the parts that a proposal and a sketch call for.
-
-    Where all rows are at hand, among those that are supplied, steps on all rows need not ask for them.
-    """
-    trials = (surrogate_trials if move.inner > 1 else no_surrogate_trials).pointer
-    tries = (thin_by_sketch if sketch else thin).pointer
-    if rows_are_at_hand(model) if at_hand is None else at_hand:
-        parts = trials, tries, model.rows.functions.jets.pointer, columns_at_hand(model)
-        return Chunks(run_with_rows_at_hand, parts)
-    return Chunks(run_chunk, (trials, tries))
-
-
-class Chunks:
-    """Runs chunks of steps: a compiled function, and the parts that it calls by address.
-
-    Parameters
-    ----------
-    function : callable
-        The compiled function.
-    parts : tuple
-        What it takes behind the budget.
-    """
-
-    def __init__(self, function: Any, parts: tuple[Any, ...]) -> None:
-        self._function, self._parts = function, parts
-        self._known: tuple[Any, Any, Any, Any] = None, None, None, None
-
-    def __call__(self, target: Target, *given: Any) -> tuple[int, int]:
-        """Run a chunk: what is given beside the target is of the same types in all chains of a kernel."""
-        known, seen, kinds, entry = self._known  # at once: other threads may call
-        if known is not target:
-            seen, before = addressed(target), kinds
-            kinds = [(part.dtype, part.ndim, part.flags.c_contiguous, part.flags.writeable) for part in target.rows]
-            # Mostly a chain was supplied with rows anew, which are of the same types as those before.
-            if known is None or kinds != before or not _same_but_rows(known, target):
-                entry = entry_of(self._function, (seen, *given, *self._parts))
-            self._known = target, seen, kinds, entry
-        made, request = entry(seen, *given, *self._parts)
-        return made, request
-
-
-def _same_but_rows(one: Target, other: Target) -> bool:
-    return all(getattr(one, name) is getattr(other, name) for name in Target._fields if name != "rows")
 
 
 def step_cost(n: int, d: int, order: int, move: AffineProposal, core: int, seen: Behaviour) -> float:

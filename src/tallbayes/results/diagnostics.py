@@ -81,7 +81,7 @@ class Look:
     """Chains x draws; None if the tree does not say."""
     mixing: Mixing
     tails: dict[str, Visits]
-    """Of coefficients with a table, which share of the draws is beyond its 2.5 % and 97.5 % quantile."""
+    """Of coefficients with a table, which share of the draws is in its tails, and how the bulk agrees with it."""
     thinned: bool = False
     """Whether steps were accepted by some rows only, around an expansion that says little of tails."""
     jointly: bool = False
