@@ -77,7 +77,7 @@ bench-step: $(VENV)/installed
 
 # One question each: rows-touched, invariance, against-numpy, against-point-fit, rare-events, wide-design,
 # few-rows, explain-accuracy, growing-n, other-kernels, custom-family, counts, cold-start, before-after,
-# tails, predictions.
+# tails, predictions, bundles.
 bench-%: $(VENV)/point-fit
 	$(BIN)/python benchmarks/$(subst -,_,$*).py
 

@@ -1361,11 +1361,45 @@ def from_table(table, rng):
     return i if rng.random() < table[0][i] else int(table[1][i])
 
 
-def replay(problem, rule, proposal, draw, z, rng, steps, batch=1):
+class Bundled:
+    """Rows of a sketch in bundles: which of its rows an event of a bundle falls on, by (S), section 5.
+
+    `codes`, `scales` and `shares` are in the order of `rows`; bundle g has `size` of them, from g * size on, and the
+    limit `limits[g]`.
+    """
+
+    def __init__(self, codes, rows, scales, shares, limits, size):
+        self.codes, self.rows = codes.astype(np.int64), rows
+        self.scales, self.shares, self.limits, self.size = scales.astype(float), shares.astype(float), limits, size
+
+    def pieces(self, order, z, other):
+        """Upper bounds of every row's rise, fall and intensity, in the order of the sketch; a line for each."""
+        b = [self.distances(point) for point in (other, z, other - z)]
+        p = order + 1
+        step = np.minimum(b[0] ** p + b[1] ** p, p / 2 * (b[0] ** order + b[1] ** order) * b[2])
+        return (1.0 + 1e-6) * np.array([b[0] ** p * self.shares[:, 0], b[1] ** p * self.shares[:, 1], step])
+
+    def distances(self, z):
+        """Upper bounds of psi_i^(1/p) |L^-1 x_i . z| / a_i."""
+        d = z.size
+        unit = np.max(np.abs(z)) / min(32767, (2**31 - 1) // (127 * d))
+        product = np.abs(self.codes[:, :d] @ np.rint(z / unit).astype(np.int64)) * unit if unit > 0 else 0.0
+        return self.scales * (product + 0.5 * np.sum(np.abs(z)) + 63.5 * d * unit)
+
+    def trial(self, bundle, level, pieces, intensity):
+        """Whether an event at this level, between 0 and the bundle's limit, reads a row, and whether that rejects."""
+        for place in range(bundle * self.size, min((bundle + 1) * self.size, self.rows.size)):
+            if level < pieces[place]:
+                return True, level < intensity[self.rows[place]]
+            level -= pieces[place]
+        return False, False
+
+
+def replay(problem, rule, proposal, draw, z, rng, steps, batch=1, bundled=None):
     """Run the chain step by step in theta, with random numbers in the order of the compiled kernel.
 
-    `draw(rng)` is the next row to be tried; the chain begins at z. Events are drawn `batch` at a time; those
-    after a rejection are dropped.
+    `draw(rng)` is the next row to be tried, or the next bundle of `bundled`; the chain begins at z. Events are drawn
+    `batch` at a time; those after a rejection are dropped.
     """
     n, d = problem.n, problem.centre.size
     out = Chain(np.empty((steps, d)), np.zeros(steps, bool), np.zeros(steps, int), np.zeros(steps, bool))
@@ -1375,7 +1409,7 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1):
     shares = np.ones((3, n))
     if not plain:
         shares[:2] = rule.shares(problem)
-    total = float(np.sum(psi))
+    total = float(np.sum(psi if bundled is None else bundled.limits))
     theta = problem.theta(z)[0]
     noise = _Noise(rng, problem, proposal)
     for step in range(steps):
@@ -1410,6 +1444,8 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1):
             if accept and clock < left:
                 intensity = intensities_by_kind(problem, order, *pair)
                 parts = rule.kinds(problem, theta, other)
+                if bundled is not None:
+                    pieces = bundled.pieces(order, problem.z(theta)[0], problem.z(other)[0])
                 while accept and clock < left:
                     events, seen = [], []
                     while len(events) < batch and clock < left:
@@ -1418,8 +1454,14 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1):
                         i = draw(rng)
                         uniform = rng.random()
                         kind = 2 if parts[2] > 0 else 0 if left >= total * parts[1] else 1
-                        seen.append(uniform < shares[kind, i])
-                        events.append(uniform * parts[kind] * psi[i] < intensity[kind, i])
+                        if bundled is None:
+                            seen.append(uniform < shares[kind, i])
+                            events.append(uniform * parts[kind] * psi[i] < intensity[kind, i])
+                        else:
+                            level = uniform * parts[kind] * bundled.limits[i]
+                            read, rejects = bundled.trial(i, level, pieces[kind], intensity[kind])
+                            seen.append(read)
+                            events.append(rejects)
                     accept = not any(events)
                     looked += sum(seen[: events.index(True) + 1] if any(events) else seen)
                     if any(events) and len(events) < batch:

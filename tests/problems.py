@@ -19,9 +19,11 @@ from tallbayes.kernels.state import Draws, empty_draws, new_state
 from tallbayes.kernels.target import FALL, RISE, STEP, shifted, state_factors, step_rate, surrogate_at
 from tallbayes.kernels.thinning import intensity_of, kind_of
 from tallbayes.models import passes
+from tallbayes.setup.bundles import LIMIT, RISES, SCALE, in_bundles
 from tallbayes.setup.metric import metric_at
 from tallbayes.setup.mode import Mode, find_mode
 from tallbayes.setup.setup import Setup
+from tallbayes.setup.sketch import rounding_of_states
 from tallbayes.sources.alias import draw_row, share_of
 from tallbayes.sources.base import Block, Source
 from tallbayes.sources.memory import COLUMNS, describe, load_row
@@ -424,7 +426,7 @@ MIXTURES = {
 
 
 def kernel(
-    rule: str, proposal: Any, truncation: float = math.inf, radius: float | None = None, sketch: bool = False
+    rule: str, proposal: Any, truncation: float = math.inf, radius: float | None = None, sketch: int = 0
 ) -> Any:
     """Return the package's kernel for the name of a rule."""
     order, default = RULES[rule]
@@ -433,7 +435,9 @@ def kernel(
     bound = tb.bounds.Global() if default is None else tb.bounds.Local(radius or default)
     if order == 0:
         return tb.kernels.FactorisedMH(proposal=proposal, bound=bound, truncation=truncation)
-    return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=truncation, sketch=sketch)
+    return tb.kernels.ScalableMH(
+        order=order, proposal=proposal, bound=bound, truncation=truncation, sketch=sketch > 0
+    )
 
 
 def beside_the_mode(model: tb.Regression, by: float) -> Setup:
@@ -478,17 +482,37 @@ def bench(
     proposal: str,
     truncation: float = math.inf,
     radius: float | None = None,
-    sketch: bool = False,
+    sketch: int = 0,
 ) -> Bench:
-    """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter."""
+    """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter; bundles have such a size."""
     move, density, arguments = (PROPOSALS | MIXTURES)[proposal]
     model = ALL_CASES[case].model
     setup = beside_the_mode(model, 0.4)
     prepared = kernel(rule, move, truncation, radius, sketch).prepare(model, setup=setup)
+    if sketch:
+        prepared = in_bundles_of(prepared, sketch)
     problem = _problem(case, prepared.metric.centre.tobytes())
     order, default = RULES[rule]
     local = None if default is None else (radius or default)
     return Bench(prepared, problem, oracle.Rule(order, local, truncation), density(problem, *arguments))
+
+
+def in_bundles_of(prepared: Any, size: int, *, times: float = 1.0) -> Any:
+    """Put the rows of a sketch into bundles of a given size, with bounds so many times as large."""
+    target = prepared.target
+    codes, rows, facts, _, _ = target.bundles
+    order, rounding = target.bound.order, rounding_of_states(target.centre.size)
+    facts = facts.copy()
+    facts[:, SCALE] = np.nextafter(facts[:, SCALE] * np.float32(times ** (1.0 / (order + 1))), np.float32(np.inf))
+    bundles = in_bundles(codes, rows, facts, size, order, rounding)
+    bound = target.bound._replace(total=bundles.total)
+    return dataclasses.replace(prepared, target=target._replace(bundles=bundles, bound=bound))
+
+
+def bundled_rows(prepared: Any) -> oracle.Bundled:
+    """Return the bundles of a kernel as the oracle takes them."""
+    codes, rows, facts, table, size = prepared.target.bundles
+    return oracle.Bundled(codes, rows, facts[:, SCALE], facts[:, RISES:], table[:, LIMIT], size)
 
 
 @cache
@@ -701,7 +725,7 @@ def directly(prepared: Any) -> Any:
 
 def asking(prepared: Any) -> Any:
     """Return the same kernel, which asks the driver for all rows, though they are at hand."""
-    sketched = prepared.target.sketch.steps.size > 0
+    sketched = prepared.target.bundles.rows.size > 0
     return dataclasses.replace(
         prepared, run_chunk=chunks(prepared.model, prepared.move, sketch=sketched, at_hand=False)
     )

@@ -20,7 +20,6 @@ from tallbayes.kernels.target import STEP, row_of, shifted, state_factors, step_
 from tallbayes.kernels.thinning import intensity_of, try_row
 from tallbayes.plan.forecast import factors_of_pairs
 from tallbayes.setup.bounds import distance_from_centre
-from tallbayes.setup.sketch import one_sided_ratio, sketch_error, sketch_product, sketch_ratio
 from tallbayes.sources.memory import describe, load_row
 
 FAMILIES = {
@@ -380,80 +379,6 @@ def test_each_response_of_a_custom_family_has_its_own_bounds(order):
     np.testing.assert_allclose(
         prepared.target.rows.psi, oracle.local_constants(problem, order, 3.0), rtol=1e-6, atol=1e-12
     )
-
-
-ROWS = 6000
-
-
-def sketched(family, order, dtype=np.float64):
-    """Many rows with a sketch, and these rows whitened and in units of their steps."""
-    rng = np.random.default_rng(12)
-    X = (rng.standard_normal((ROWS, 6)) * rng.uniform(0.1, 2.0, (ROWS, 1))).astype(dtype)
-    y = rng.standard_normal(ROWS)
-    if isinstance(family, tb.families.Bernoulli):
-        y = (y > 0.0).astype(float)
-    model = tb.Regression(X, y, family, tb.priors.Normal(0.0, 1.0))
-    bound, proposal = tb.bounds.Local(8.0), tb.proposals.PreconditionedWalk(1.0)
-    prepared = tb.kernels.ScalableMH(order, bound, proposal, sketch=True).prepare(model, threads=1)
-    white = X.astype(float) @ prepared.metric.inverse_root.T
-    return prepared, white, white / (np.max(np.abs(white), axis=1, keepdims=True) / 127.0)
-
-
-def test_the_sketch_is_off_by_half_a_step_at_most_and_at_worst():
-    prepared, white, exact = sketched(tb.families.Bernoulli(), 2)
-    codes, steps = prepared.target.sketch
-    d = 6
-    off = np.empty(exact.shape)
-    for j in range(d):
-        unit = np.zeros(codes.shape[1], dtype=np.float32)
-        unit[j] = 1.0
-        off[:, j] = [sketch_product(codes, i, unit) - exact[i, j] for i in range(exact.shape[0])]
-    assert np.max(np.abs(off)) <= sketch_error(d) < 0.5 + 1e-4
-    assert np.max(np.abs(off)) >= 0.499
-    exact_steps = np.max(np.abs(white), axis=1) / 127.0 / np.linalg.norm(white, axis=1)
-    assert np.all(steps >= exact_steps)
-    np.testing.assert_allclose(steps, exact_steps, rtol=3e-6)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_sketch_ratios_hold_where_rounding_is_worst(dtype):
-    # Gaussian rows at order 1: r_i(z) / psi_i is (x_i . W z / a_i)^2 exactly. Along e_j a row whose code there is 0
-    # has only the allowance for rounding to cover it.
-    prepared, white, exact = sketched(tb.families.Gaussian(scale=1.0), 1, dtype)
-    codes, steps = prepared.target.sketch
-    places = np.argwhere((codes[:, :6] == 0) & (np.abs(exact) > 0.45))
-    assert len(places) > 3
-    unit = sketch_error(6)
-    for i, j in places:
-        z = np.zeros(6)
-        z[j] = 1.0
-        share = float(white[i, j] ** 2 / (white[i] @ white[i]))
-        product = sketch_product(codes, i, np.append(z, np.zeros(codes.shape[1] - 6)).astype(np.float32))
-        step = float(steps[i])
-        assert one_sided_ratio(step, product, unit, 1) >= share
-        reached = ratios(prepared, np.zeros(6), z, [i])[0] * sum(state_factors(prepared.target, np.zeros(6), z))
-        assert reached == pytest.approx(share, rel=1e-9)
-        errors = np.array([0.0, unit, unit])
-        assert sketch_ratio(step, 0.0, product, product, errors, 1) >= reached
-
-
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_sketch_ratios_hold_for_any_pair(order):
-    prepared, _, _ = sketched(tb.families.Bernoulli(), order)
-    codes, steps = prepared.target.sketch
-    rng = np.random.default_rng(order)
-    unit, rows = sketch_error(6), range(0, ROWS, 20)
-    for pair in range(20):
-        z, other = rng.standard_normal((2, 6)) * (0.3 if pair % 2 else 1.2)
-        if pair % 4 == 0:
-            other = z * (1.0 + 1e-3 * rng.standard_normal())
-        true = ratios(prepared, z, other, rows) * sum(state_factors(prepared.target, z, other))
-        points = np.zeros((3, codes.shape[1]), dtype=np.float32)
-        points[:, :6] = z, other, other - z
-        errors = unit * np.abs([z, other, other - z]).sum(axis=1)
-        for i, wanted in zip(rows, true, strict=True):
-            products = [sketch_product(codes, i, point) for point in points]
-            assert sketch_ratio(float(steps[i]), *products, errors, order) >= wanted * (1.0 - 1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, np.uint8, np.bool_, np.int32, np.int64])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tallbayes.kernels.target import Likelihood, Target
 from tallbayes.setup.bounds import Bound
-from tallbayes.setup.sketch import Sketch
+from tallbayes.setup.bundles import Bundles
 from tallbayes.sources.memory import places
 from tallbayes.sources.supply import SuppliedRows
 
@@ -56,7 +56,7 @@ class AddressedTarget(NamedTuple):
     rows: SuppliedRows
     likelihood: Likelihood
     surrogate: AddressedSurrogate
-    sketch: Sketch
+    bundles: Bundles
 
 
 def addressed(target: Target) -> AddressedTarget:
@@ -85,5 +85,5 @@ def addressed(target: Target) -> AddressedTarget:
         target.rows,
         target.likelihood,
         AddressedSurrogate(AddressedTerms(where, numbers, core.jets), core.size, *functions),
-        target.sketch,
+        target.bundles,
     )

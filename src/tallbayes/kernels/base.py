@@ -85,7 +85,9 @@ class Behaviour:
     full_passes: float = 0.0
     """Share of steps on all rows."""
     events: float = 0.0
-    """Rows drawn, where a sketch settles most of them."""
+    """Bundles of rows drawn, where a sketch settles most of them."""
+    bundle: int = 1
+    """Rows of a bundle."""
 
 
 class Kernel(ABC):

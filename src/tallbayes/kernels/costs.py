@@ -14,7 +14,7 @@ EVENT = 25.0
 
 def random_row(n: int, d: int) -> float:
     """Return the cost of one thinning trial: a row drawn at random, mostly waiting for memory, with others."""
-    return 250.0 + (200.0 if _far(n, d) else 0.0) + 5.0 * d
+    return 250.0 + (150.0 if _far(n, d) else 0.0) + 1.5 * d
 
 
 def core_row(d: int) -> float:
@@ -22,9 +22,9 @@ def core_row(d: int) -> float:
     return 15.0 + 0.3 * d
 
 
-def sketched_row(d: int) -> float:
-    """Return the cost of one of many trials that the sketch settles: they wait for memory together."""
-    return 30.0 + 0.3 * d
+def bundle(d: int, size: int) -> float:
+    """Return the cost of an event that falls on a bundle of so many rows, of which a sketch settles most unread."""
+    return 100.0 + size * (3.0 + 0.2 * d)
 
 
 def sketched_step(n: int, d: int) -> float:
@@ -38,8 +38,8 @@ def _far(n: int, d: int) -> bool:
 
 
 def sketch(n: int, d: int) -> float:
-    """Return the cost of drawing the sketch, from rows that are whitened for the bounds: half of it is new memory."""
-    return n * (40.0 + 2.0 * d)
+    """Return the cost of drawing the sketch from rows that are whitened for the bounds, and of bounding its bundles."""
+    return n * (370.0 + 2.6 * d)
 
 
 def full_row(d: int) -> float:

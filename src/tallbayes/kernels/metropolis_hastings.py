@@ -16,10 +16,10 @@ from tallbayes.kernels.target import Surrogate, Target, Terms, likelihood_of, pr
 from tallbayes.models.base import Model
 from tallbayes.proposals import PreconditionedWalk, Proposal
 from tallbayes.setup.bounds import Bound
+from tallbayes.setup.bundles import no_bundles
 from tallbayes.setup.core import no_core
 from tallbayes.setup.polynomial import subtract
 from tallbayes.setup.setup import Setup
-from tallbayes.setup.sketch import no_sketch
 from tallbayes.setup.tables import no_tables
 from tallbayes.sources.supply import all_rows, empty_rows
 
@@ -60,7 +60,7 @@ class MetropolisHastings(Kernel):
             likelihood_of(model, metric),
             Surrogate(terms, *evaluators(terms)),
             excess,
-            no_sketch(),
+            no_bundles(),
         )
         plan = {"kernel": "MetropolisHastings", "proposal": repr(chosen), "mode_passes": setup.mode.passes}
 

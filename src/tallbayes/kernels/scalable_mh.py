@@ -22,13 +22,13 @@ from tallbayes.models.base import Model
 from tallbayes.proposals import CrankNicolson, PreconditionedWalk, Proposal, SurrogateSteps
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import Bound, Global, Local, gaussian_radius
+from tallbayes.setup.bundles import no_bundles
 from tallbayes.setup.core import Core, core_at, core_of, no_core
 from tallbayes.setup.exact_prior import exact_at
 from tallbayes.setup.expansion import Expansion
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import Polynomial, evaluate, polynomial, steepest_fall, subtract, without_first
 from tallbayes.setup.setup import Setup
-from tallbayes.setup.sketch import no_sketch
 from tallbayes.setup.stand_ins import drawn_by_bounds, skewness, with_stand_ins
 from tallbayes.setup.tables import Tables, no_tables, put_draws, tables_at, tabulate
 from tallbayes.sources.base import RANDOM_ACCESS, SUPPLY
@@ -290,8 +290,8 @@ def prepare_thinning(
 ) -> Prepared:
     """Return what every thinning kernel needs, for an expansion of the given order."""
     metric, tails = setup.metric, setup.tails
-    # First, because a pass then gives both it and the bounds.
-    drawn = setup.sketch(kind, order, core=core) if sketch else no_sketch()
+    # First, because a pass then gives both the sketch and the bounds.
+    bundles = setup.bundles(kind, order, core=core) if sketch else no_bundles()
     bounds, expansion = setup.bounds(kind, order, core=core), setup.expansion(order)
     free = tails.first.size if core else 0
     exact = core_of(model, metric, tails.rows, order) if core else no_core(model)
@@ -311,16 +311,17 @@ def prepare_thinning(
     if order == 2 and exact.size and model.family.convex:
         move = move._replace(inner_floor=ANYWHERE)
     limit = float(model.n) if truncation is None else float(truncation)
-    supply = setup.supply(kind, order, core=core)
+    supply = setup.supply(kind, order, core=core, table=not sketch)
+    sums = bounds.sums._replace(total=bundles.total) if sketch else bounds.sums
     terms = _terms(expansion, reference, exact, tables if proposal.tabulated else no_tables())
     target = Target(
         metric.matrix,
-        Bound(kind.local, order, *bounds.sums, radius, limit, free),
+        Bound(kind.local, order, *sums, radius, limit, free),
         supply.rows,
         likelihood_of(model, metric),
         Surrogate(terms, *evaluators(terms)),
         subtract(expansion.prior, reference),
-        drawn,
+        bundles,
     )
     plan = {
         "kernel": type(kernel).__name__,
@@ -333,7 +334,7 @@ def prepare_thinning(
         "mode_passes": setup.mode.passes,
     }
     plan |= _plan_of_tails(setup, terms.tables, core=core, stand_ins=stand_ins)
-    shared = (*supply.rows[4:], *target.sketch) if supply.endless else ()
+    shared = (*supply.rows[4:], *bundles[:4]) if supply.endless else ()
     return Prepared(
         model,
         metric,
@@ -382,9 +383,9 @@ def _plan_of_tails(setup: Setup, tables: Tables, *, core: bool, stand_ins: int) 
 
 
 def step_cost(n: int, d: int, order: int, move: AffineProposal, core: int, seen: Behaviour) -> float:
-    """Return the nanoseconds of a step, from what a rehearsal did and the rows drawn from a sketch."""
+    """Return the nanoseconds of a step, from what a rehearsal did and the bundles drawn from a sketch."""
     rows = max(seen.rows - seen.full_passes * n - core * move.inner, 0.0)
-    sketched = seen.events * costs.sketched_row(d) + min(1.0, seen.events) * costs.sketched_step(n, d)
+    sketched = seen.events * costs.bundle(d, seen.bundle) + min(1.0, seen.events) * costs.sketched_step(n, d)
     inner = (move.inner - 1) * (costs.step(d, order) + costs.cubic(d)) if move.inner > 1 else 0.0
     walks = costs.walk(d, order) / move.walk_every if move.walk_every else 0.0
     reading = rows * costs.random_row(n, d) + sketched + seen.full_passes * 2 * n * costs.full_row(d)

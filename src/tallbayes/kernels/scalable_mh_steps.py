@@ -95,13 +95,13 @@ def run_chunk(
     Returns the number of steps finished and what the chain asks for. Where a chunk ends changes nothing: the step
     under way goes on in the next one.
     """
-    whitening, bound, _, _, surrogate, sketch = target
+    whitening, bound, _, _, surrogate, bundles = target
     terms, core_rows, value, look_ahead, _ = surrogate
     z, proposed, numbers, ahead, _, scratch = state
     noise, values, distances = ahead
     out_z, out_accepted, out_rows, out_full = draws
     keep, _, _, _, walk_every, _, trials, _, _ = move
-    now, d, sketched = numbers[0], z.size, sketch.steps.size > 0
+    now, d, sketched = numbers[0], z.size, bundles.rows.size > 0
     evaluated = core_rows * trials
     done = 0
     while done < out_accepted.size and (now.work < budget or now.stage == WAITING):

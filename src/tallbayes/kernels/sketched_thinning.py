@@ -1,94 +1,146 @@
-"""Thinning trials that a sketch settles without reading the row; called by address, like the plain ones."""
+"""Thinning trials of bundles of rows, most of which a sketch settles unread; called by address, like the plain ones."""
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tallbayes.compiled import ByAddress
+from tallbayes.compiled import ByAddress, compiled_within
 from tallbayes.kernels.state import BATCH, SUSPECTS
-from tallbayes.kernels.target import FALL, RISE
+from tallbayes.kernels.target import FALL, RISE, STEP
 from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, draw_events, try_row
 from tallbayes.kernels.types import TRIALS
 from tallbayes.setup.bounds import event_factors, shift
-from tallbayes.setup.sketch import (
-    CACHE_LINE,
-    one_sided_ratio,
-    sketch_error,
-    sketch_product,
-    sketch_products,
-    sketch_ratio,
-)
+from tallbayes.setup.bundles import FALLS, LARGEST, LIMIT, MOST_FALLS, MOST_RISES, RISES, SCALE, Bundles
+from tallbayes.setup.sketch import CACHE_LINE, SLACK, bound_of_both, round_state, sketch_product
 from tallbayes.sources.alias import row_or_other, share_of
-from tallbayes.sources.prefetch import prefetch, prefetch_byte
+from tallbayes.sources.prefetch import prefetch_byte
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+AHEAD = 2
+"""Events before its own at which the codes of a bundle are asked for."""
+
+
+@compiled_within
+def put_pieces(
+    bundles: Bundles,
+    bundle: int,
+    kind: int,
+    order: int,
+    points: NDArray[np.int16],
+    units: Vector,
+    errors: Vector,
+    pieces: Matrix,
+) -> float:
+    """Put upper bounds of what the rows of a bundle may reject by events of a kind into a line; return their sum."""
+    codes, _, facts, _, size = bundles
+    first = bundle * size
+    count = min(size, facts.shape[0] - first)
+    if kind == STEP:
+        for at in range(3):
+            put_distances(codes, facts, first, count, points[at], units[at], errors[at], pieces[at])
+        for r in range(count):
+            pieces[0, r] = SLACK * bound_of_both(pieces[0, r], pieces[1, r], pieces[2, r], order)
+    else:
+        at, share = (1, RISES) if kind == RISE else (0, FALLS)
+        put_distances(codes, facts, first, count, points[at], units[at], errors[at], pieces[0])
+        for r in range(count):
+            power = pieces[0, r] * pieces[0, r]
+            if order > 1:
+                power *= pieces[0, r]
+            if order > 2:
+                power *= pieces[0, r]
+            pieces[0, r] = SLACK * np.float64(facts[first + r, share]) * power
+    total = 0.0
+    for r in range(count):
+        total += pieces[0, r]
+    return total
+
+
+@compiled_within
+def put_distances(
+    codes: NDArray[np.int8],
+    facts: NDArray[np.float32],
+    first: int,
+    count: int,
+    point: NDArray[np.int16],
+    unit: float,
+    error: float,
+    out: Vector,
+) -> None:
+    """Put psi_i^(1/p) b_i of a state, for the rows of a bundle, into out."""
+    for r in range(count):
+        out[r] = sketch_product(codes, first + r, point)
+    for r in range(count):
+        out[r] = np.float64(facts[first + r, SCALE]) * (abs(out[r]) * unit + error)
+
+
+@compiled_within
+def ask_for(bundles: Bundles, bundle: int) -> None:
+    """Ask for the memory that a bundle's trial will read."""
+    codes, _, facts, _, size = bundles
+    for byte in range(0, size * codes.shape[1], CACHE_LINE):
+        prefetch_byte(codes, bundle * size, byte)
+    for byte in range(0, size * facts.shape[1] * facts.itemsize, CACHE_LINE):
+        prefetch_byte(facts, bundle * size, byte)
 
 
 def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
-    """Do as `thin` does, but read only rows that the sketch does not clear.
+    """Do as `thin` does with events of bundles: each falls on one of its rows, which is read, or mostly on none.
 
     Events are drawn a batch at a time. A rejection drops the rest of its batch; what the clock then has beyond the
     last event, or beyond the step if no event was left, is a fresh exponential.
     """
-    whitening, bound, rows, likelihood, _, sketch = target
-    codes, steps = sketch
-    table, shares = rows.table, rows.shares
-    last = shares.shape[0] - 1
+    whitening, bound, rows, likelihood, _, bundles = target
+    codes, places, _, table, size = bundles
     z, proposed, numbers, _, room, _ = state
-    now, order, d, width = numbers[0], bound.order, z.size, codes.shape[1]
+    now, order, free = numbers[0], bound.order, bound.free
     before, after, between = event_factors(bound, whitening, z, now.distance, proposed, now.proposed_distance)
-    points = np.zeros((3, width), dtype=np.float32)  # z, z' and z' - z
-    errors = np.zeros(3)
-    unit = sketch_error(d)
-    for j in range(d):
-        points[0, j] = z[j]
-        points[1, j] = proposed[j]
-        points[2, j] = proposed[j] - z[j]
-        errors[0] += unit * abs(z[j])
-        errors[1] += unit * abs(proposed[j])
-        errors[2] += unit * abs(proposed[j] - z[j])
-    batch, kinds = room.drawn[:, 0], room.drawn[:, 1]
-    chances, uniforms = room.chances[:, 0], room.chances[:, 1]
+    points = np.zeros((3, codes.shape[1]), dtype=np.int16)  # z, z' and z' - z
+    units, errors, pieces = np.empty(3), np.empty(3), np.empty((3, LARGEST))
+    units[0], errors[0] = round_state(z, free, points[0])
+    units[1], errors[1] = round_state(proposed, free, points[1])
+    units[2], errors[2] = round_state(proposed - z, free, points[2])
+    drawn, chances = room.drawn, room.chances
     ready = False
     while now.clock < now.pending:
         if now.work >= budget or now.suspects + BATCH > SUSPECTS:
             return UNFINISHED
-        count = draw_events(numbers, table, room.drawn, room.chances, BATCH, bound.total, before, after, rng)
-        now.work += count
-        # Each loop asks for what the next one reads, and none has a branch that waits for memory.
-        for b in range(count):
-            batch[b] = row_or_other(table, batch[b], chances[b])
-            prefetch(shares, min(batch[b], last))
+        count = draw_events(numbers, table, drawn, chances, BATCH, bound.total, before, after, rng)
+        now.work += count * size
         left = 0
         for b in range(count):
-            share = share_of(shares, kinds[b], batch[b])
-            batch[left], kinds[left], uniforms[left], chances[left] = batch[b], kinds[b], uniforms[b], share
-            left += uniforms[b] < share
+            bundle, kind, uniform = row_or_other(table, drawn[b, 0], chances[b, 0]), drawn[b, 1], chances[b, 1]
+            most = 1.0 if kind == STEP else table[bundle, MOST_RISES if kind == RISE else MOST_FALLS]
+            drawn[left, 0], drawn[left, 1] = bundle, kind
+            chances[left, 0], chances[left, 1] = most, uniform
+            left += uniform < most
         for b in range(left):
-            for byte in range(0, width, CACHE_LINE):
-                prefetch_byte(codes, batch[b], byte)
-            prefetch(steps, batch[b])
-        for b in range(left):
-            i = batch[b]
-            step = np.float64(steps[i])
-            if kinds[b] == RISE:
-                ratio = one_sided_ratio(step, sketch_product(codes, i, points[1]), errors[1], order) / after
-            elif kinds[b] == FALL:
-                ratio = one_sided_ratio(step, sketch_product(codes, i, points[0]), errors[0], order) / before
-            else:
-                here, there, across = sketch_products(codes, i, points)
-                ratio = sketch_ratio(step, here, there, across, errors, order) / between
-            now.exposure += min(1.0, ratio)
-            chances[b] *= ratio
-        for b in range(left):
-            if uniforms[b] >= chances[b]:
+            bundle, kind = drawn[b, 0], drawn[b, 1]
+            if b + AHEAD < left:
+                ask_for(bundles, drawn[b + AHEAD, 0])
+            factor = after if kind == RISE else before if kind == FALL else between
+            limit = table[bundle, LIMIT] * factor
+            total = put_pieces(bundles, bundle, kind, order, points, units, errors, pieces)
+            now.exposure += total / (limit * chances[b, 0])
+            at = chances[b, 1] * limit
+            if at >= total:
                 continue
+            r, passed = 0, 0.0
+            while at >= passed + pieces[0, r]:
+                passed += pieces[0, r]
+                r += 1
             if not ready:
                 shift(whitening, z, room.move)
                 shift(whitening, proposed, room.other)
                 ready = True
-            i, kind = batch[b], kinds[b]
-            factor = after if kind == RISE else before if kind == FALL else between
-            share = share_of(shares, kind, i)
-            if try_row(rows, likelihood, numbers, room, order, i, kind, factor, share, uniforms[b]):
+            i = places[bundle * size + r]
+            share = share_of(rows.shares, kind, i)
+            uniform = (at - passed) / (factor * rows.psi[i])
+            if try_row(rows, likelihood, numbers, room, order, i, kind, factor, share, uniform):
                 if count < BATCH:
                     now.clock -= now.pending  # it was seen to outlast the step: only what is beyond is fresh
                 return REJECTED

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from tallbayes.models.base import Model
 from tallbayes.models.predictors import lines_of_row, predict
 from tallbayes.setup.bounds import Bound, distance_from_centre, event_factors, shift
+from tallbayes.setup.bundles import Bundles
 from tallbayes.setup.core import Core, core_at
 from tallbayes.setup.exact_prior import ExactPrior, exact_at
 from tallbayes.setup.expansion import expand
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.polynomial import Polynomial, evaluate
-from tallbayes.setup.sketch import Sketch
 from tallbayes.setup.tables import Tables, tables_at
 from tallbayes.sources.memory import COLUMNS, load_row
 from tallbayes.sources.supply import SuppliedRows
@@ -84,7 +84,8 @@ class Target(NamedTuple):
     surrogate: Surrogate
     prior: Polynomial
     """Normal priors; others are in the surrogate."""
-    sketch: Sketch
+    bundles: Bundles
+    """Of a sketch."""
 
     @property
     def centre(self) -> Vector:

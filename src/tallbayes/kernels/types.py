@@ -12,7 +12,7 @@ from tallbayes.kernels.state import new_state
 from tallbayes.kernels.target import Likelihood
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import Bound
-from tallbayes.setup.sketch import no_sketch
+from tallbayes.setup.bundles import no_bundles
 from tallbayes.sources.supply import empty_rows
 
 
@@ -24,7 +24,7 @@ def chain_types() -> dict[str, Any]:
     likelihood = types.NamedTuple([array, types.int64[:, ::1], types.FunctionType(REMAINDERS), array], Likelihood)
     pointers = (types.FunctionType(kind()) for kind in (VALUE, LOOK_AHEAD, TABLE_WALK))
     surrogate = types.NamedTuple([_terms(), types.int64, *pointers], AddressedSurrogate)
-    parts = [matrix, _bound(), empty_rows(), likelihood, surrogate, no_sketch()]
+    parts = [matrix, _bound(), empty_rows(), likelihood, surrogate, no_bundles()]
     kinds = [part if isinstance(part, types.Type) else typeof(part) for part in parts]
     return {
         "target": types.NamedTuple(kinds, AddressedTarget),

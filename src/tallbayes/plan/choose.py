@@ -88,14 +88,15 @@ class Chosen:
         )
 
     def nanoseconds(self) -> float:
-        """Return the cost of a draw, from what the rehearsal did and the rows drawn from a sketch."""
+        """Return the cost of a draw, from what the rehearsal did and the bundles drawn from a sketch."""
         sketched = self.forecasts and self.prepared.plan.get("sketch", False)
         seen = self.rehearsal
         behaviour = Behaviour(
             seen.acceptance,
             seen.rows_per_draw,
             seen.full_per_million * 1e-6,
-            self.forecasts[0].rows if sketched else 0.0,
+            self.forecasts[0].events if sketched else 0.0,
+            self.prepared.target.bundles.size if sketched else 1,
         )
         return self.steps * self.prepared.nanoseconds(behaviour)
 

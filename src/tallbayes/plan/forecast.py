@@ -9,12 +9,14 @@ from tallbayes.kernels import Kernel, MetropolisHastings, ScalableMH, costs
 from tallbayes.models.base import Model
 from tallbayes.models.subsamples import FEW_ROWS
 from tallbayes.proposals import CrankNicolson
-from tallbayes.setup.bounds import Bound, Global, Local, default_radius
+from tallbayes.setup.bounds import AllBounds, Bound, Global, Local, default_radius
+from tallbayes.setup.bundles import Bundles, bundled
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.setup import setup_of
+from tallbayes.setup.sketch import draw_sketch, put_in_order
 from tallbayes.sources.base import RANDOM_ACCESS, Block
 from tallbayes.sources.supply import most_slots
-from tallbayes.sources.threads import available_threads, pool
+from tallbayes.sources.threads import in_threads
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -37,7 +39,8 @@ class Forecast(NamedTuple):
     per_draw: float
     """Nanoseconds for one effective draw."""
     events: float = 0.0
-    """Rows drawn in a step at random, read or not: what a supply that is filled in advance must hold."""
+    """Rows drawn in a step at random, read or not: what a supply that is filled in advance must hold; with a sketch,
+    bundles of rows."""
 
     def total(self, draws: int) -> float:
         """Return the nanoseconds for so many effective draws, set-up included."""
@@ -83,9 +86,7 @@ def forecast(model: Model, metric: Metric, draws: int, *, thinning_only: bool) -
 
     # Trials on a cubic must be kept in a region, which a tail of several coefficients leaves.
     orders = [order for order in model.orders if order < 3 or not setup.tails.tied]
-    workers = min(len(orders), available_threads())
-    each = pool(workers).map(of_order, orders) if workers > 1 else map(of_order, orders)
-    found = [forecast for forecasts in each for forecast in forecasts]
+    found = [forecast for forecasts in in_threads(of_order, orders) for forecast in forecasts]
     if not thinning_only:
         # A walk that is accepted a quarter of the time has about one effective draw in 4 d.
         walk = 4.0 * d * (n * costs.full_row(d) + costs.reading(model.source))
@@ -117,7 +118,8 @@ def _thinning(
     n, d = model.n, model.d
     local, share = model.has_local_bounds, n / part.n
     kind = Local(default_radius(n, d)) if local else Global()
-    sums, radius = kind.of_rows(part, metric, order, threads=1)[:2]
+    bounds = kind.of_rows(part, metric, order, threads=1)
+    sums, radius = bounds.sums, bounds.radius
     total = share * sums.total
     rates = total * factors_of_pairs(Bound(local, order, *sums, radius, float(n)), metric, here, there)
     # Of the events, those that a row's share does not clear; rises and falls are alike for independent pairs.
@@ -128,11 +130,16 @@ def _thinning(
     reading = costs.reading(model.source)
     passes = float(np.mean(full)) * (_full_pass(n, d) + reading)
     plain = passes + events * (costs.EVENT + used * costs.random_row(n, d) + reading / most_slots(d))
-    sketched = passes + any_event * costs.sketched_step(n, d)
-    sketched += events * (costs.EVENT + used * costs.sketched_row(d))
-    can_sketch = model.predictors.linear and RANDOM_ACCESS in model.source.offers
-    sketch = can_sketch and draws * (plain - sketched) > costs.sketch(n, d)
-    step = costs.step(d, order) + (sketched if sketch else plain)
+    step, sketch = plain, False
+    can_sketch = local and model.predictors.linear and RANDOM_ACCESS in model.source.offers
+    if can_sketch and draws * (plain - passes) > costs.sketch(n, d):
+        bundles = _bundles_of(part, metric, bounds, order)
+        bundle_events = events * bundles.total / sums.total
+        sketched = passes + any_event * costs.sketched_step(n, d) + bundle_events * costs.bundle(d, bundles.size)
+        sketch = draws * (plain - sketched) > costs.sketch(n, d)
+        if sketch:
+            step, events = sketched, bundle_events
+    step += costs.step(d, order)
     return Forecast(
         f"order {order}" + (", sketched" if sketch else ""),
         ScalableMH(order=order, sketch=sketch, core=True) if local else ScalableMH(order=order, bound=kind),
@@ -142,6 +149,14 @@ def _thinning(
         step / (_efficiency(accepted) if order > 1 else max(accepted, 1e-3) / d),
         events,
     )
+
+
+def _bundles_of(part: Model, metric: Metric, bounds: AllBounds, order: int) -> Bundles:
+    """Return bundles of a few rows, which are like those of all."""
+    sketch = draw_sketch(part, metric, threads=1)
+    assert bounds.drawing.psi is not None
+    put_in_order(sketch, bounds.drawing.psi, threads=1)
+    return bundled(sketch, bounds.drawing, part.d, order, threads=1)
 
 
 def factors_of_pairs(bound: Bound, metric: Metric, here: Matrix, there: Matrix) -> Vector:

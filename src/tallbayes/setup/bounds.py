@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.checks import is_number
-from tallbayes.compiled import compiled_borrowing, compiled_within
+from tallbayes.compiled import compiled_borrowing, compiled_sum, compiled_within
 from tallbayes.errors import InputError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
@@ -314,7 +314,7 @@ def default_radius(n: int, d: int) -> float:
     return gaussian_radius(d, 1e-6 / n)
 
 
-@compiled_borrowing
+@compiled_sum
 def shift(whitening: Matrix, z: Vector, out: Vector) -> None:
     """Put theta - centre = W z into out."""
     d = z.size

@@ -18,19 +18,20 @@ from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.models.subsamples import FEW_ROWS
 from tallbayes.setup.bounds import NO_COLUMNS, AllBounds, Global, Local, SamePass
+from tallbayes.setup.bundles import Bundles, bundled
 from tallbayes.setup.core import DistinctRows
 from tallbayes.setup.expansion import Expansion, cubic_from, expand, third_order_term
 from tallbayes.setup.fingerprint import fingerprint
 from tallbayes.setup.metric import Metric, metric_at
 from tallbayes.setup.mode import Mode, find_mode
-from tallbayes.setup.sketch import Sketch, aligned_codes, draw_sketch, empty_sketch
+from tallbayes.setup.sketch import Sketch, aligned_codes, draw_sketch, empty_sketch, put_in_order
 from tallbayes.setup.tails import MOST_CORE, Tails, find_tails
 from tallbayes.sources.base import RANDOM_ACCESS
 from tallbayes.sources.supply import Drawing, Stream
 
 Vector = NDArray[np.float64]
 
-FORMAT = 5
+FORMAT = 6
 """Of saved set-ups."""
 UNREADABLE = (ValueError, KeyError, EOFError, TypeError, BadZipFile)
 """What reading a file that is no set-up, or half of one, may raise."""
@@ -64,6 +65,7 @@ class Setup:
         self._counting = False
         self._parts: dict[Any, Any] = {}
         self._supplies: dict[Key, Any] = {}
+        self._bundles: dict[Key, Bundles] = {}
         self.streams: dict[Stream, int] = {}
         """Streams of rows that chains will need, with how many rows each: drawn in the pass that gives the bounds."""
 
@@ -142,6 +144,7 @@ class Setup:
         for old in list(self._bounds)[:-KEPT]:
             self._bounds.pop(old)
             self._supplies.pop(old, None)
+            self._bundles.pop(old, None)
 
     def _in_one_pass(self, key: Key, given: dict[str, Any]) -> None:
         """Compute bounds and third-order term, and draw the rows that chains will need, in the same pass."""
@@ -161,25 +164,41 @@ class Setup:
             supply.fill(requests, found.slots)
         self._bounds[key], self._supplies[key] = found._replace(thirds=None, slots=None), supply
 
-    def supply(self, kind: Global | Local, order: int, *, core: bool = False) -> Any:
-        """Return rows drawn in proportion to their bounds."""
+    def supply(self, kind: Global | Local, order: int, *, core: bool = False, table: bool = True) -> Any:
+        """Return rows drawn in proportion to their bounds; without a table, all rows that are in memory, to be read."""
         key = kind, order, core
+        if not table:
+            source: Any = self.model.source
+            return source.supply(self.bounds(kind, order, core=core).drawing, table=False)
         if key not in self._supplies:
             drawing = self.bounds(kind, order, core=core).drawing
             self._supplies[key] = self.model.source.supply(drawing, threads=self.threads)
         return self._supplies[key]
 
-    def sketch(self, kind: Global | Local, order: int, *, core: bool = False) -> Sketch:
+    def _sketched(self, key: Key) -> Sketch:
         """Return the sketch of all rows; bounds that were not found before are found in the same pass."""
-        model, key = self.model, (kind, order, core)
-        if self._sketch is None and key not in self._bounds and isinstance(kind, Local):
-            sketch = empty_sketch(model.n, model.d)
-            self._compute(key, sketch)
-            self._sketch = sketch
         if self._sketch is None:
-            with self.counting():
-                self._sketch = draw_sketch(model, self.metric, threads=self.threads)
+            model = self.model
+            if key not in self._bounds:
+                sketch = empty_sketch(model.n, model.d)
+                self._compute(key, sketch)
+            else:
+                with self.counting():
+                    sketch = draw_sketch(model, self.metric, threads=self.threads)
+            psi = self._bounds[key].drawing.psi
+            assert psi is not None
+            put_in_order(sketch, psi, self.threads)
+            self._sketch = sketch
         return self._sketch
+
+    def bundles(self, kind: Global | Local, order: int, *, core: bool = False) -> Bundles:
+        """Return the rows of the sketch in bundles, with a bound for each."""
+        key = kind, order, core
+        if key not in self._bundles:
+            sketch = self._sketched(key)
+            drawing = self.bounds(kind, order, core=core).drawing
+            self._bundles[key] = bundled(sketch, drawing, self.model.d, order, threads=self.threads)
+        return self._bundles[key]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -296,7 +315,7 @@ class Setup:
         if parts["sketch"]:
             codes = aligned_codes(self.model.n, self.model.d)
             codes[:] = parts["sketch"]["codes"]
-            self._sketch = Sketch(codes, parts["sketch"]["steps"])
+            self._sketch = Sketch(codes, parts["sketch"]["steps"], parts["sketch"]["rows"])
 
 
 def setup_of(model: Model, *, threads: int | None = None) -> Setup:

@@ -3,15 +3,16 @@ r"""A sketch of every row, a byte for each column, that settles most thinning tr
 The bound of a row uses :math:`|x_i \cdot (\theta - \hat\theta)| \le a_i |z|`, which is an equality only along one
 direction; in d dimensions the left side is typically smaller by :math:`\sqrt d`, and its fourth power by d^2. So
 most trials could have been settled by the inner product alone. The sketch keeps the whitened row
-:math:`L^{-1} x_i` rounded to whole multiples q of a step s_i, with :math:`\max_j |q_j| = 127`. Then
+:math:`L^{-1} x_i` rounded to whole multiples q of a step s_i, with :math:`\max_j |q_j| = 127`, and z is rounded to
+whole multiples :math:`\zeta` of a unit h when it is multiplied with them. Then
 
-.. math:: \frac{|x_i \cdot (\theta - \hat\theta)|}{a_i} \le b(z) = \frac{s_i}{a_i} \left(|q \cdot z|
-          + \tfrac12 \|z\|_1\right), \qquad
-          \lambda_i \le \psi_i \min\left(b(z)^{k+1} + b(z')^{k+1},\ (k+1) \max(b(z), b(z'))^k\, b(z' - z)\right) .
+.. math:: \frac{|x_i \cdot (\theta - \hat\theta)|}{a_i} \le b(z) = \frac{s_i}{a_i} \left(h |q \cdot \zeta|
+          + \tfrac12 \|z\|_1 + \tfrac{127}2 d h\right), \qquad
+          \lambda_i \le \psi_i \min\left(b(z)^{k+1} + b(z')^{k+1},\ \tfrac{k+1}2 (b(z)^k + b(z')^k)\, b(z' - z)\right) .
 
-A trial with uniform u rejects if :math:`u \bar\lambda_i < \lambda_i`. Where u times the bound exceeds the right
-side it cannot, and the row is not read: the decision is the same, only cheaper. Events for a rise to z' or a
-fall from z need only the product with that one state: :math:`|r_i(z)| \le \psi_i b(z)^{k+1}`.
+The product of whole numbers is exact. For a rise to z' or a fall from z that with the one state is enough:
+:math:`|r_i(z)| \le \psi_i b(z)^{k+1}`. Rows lie in an order of their own, similar bounds together, so that they can be
+tried in bundles (`setup/bundles.py`).
 """
 
 from typing import NamedTuple
@@ -19,33 +20,39 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, compiled_sum, compiled_within
+from tallbayes.compiled import compiled, compiled_borrowing, compiled_in_line, compiled_within
 from tallbayes.models.base import Model
 from tallbayes.models.predictors import Linear
 from tallbayes.setup.metric import Metric
 from tallbayes.sources.base import Block
+from tallbayes.sources.threads import in_threads
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 LEVELS = 127.0
+FINE_LEVELS, LARGEST_SUM = 32767.0, 2.0**31 - 1.0
+"""Of a state, whose entries have 16 bits; and of a sum of products, which has 32."""
+SMALLEST = 1e-290
+"""Units of a state are larger, unless it is zero or next to it."""
 LINE, CACHE_LINE = 16, 64
 """Rows are padded to a multiple of this many bytes; lines of a cache have so many."""
+SLICE = 2**16
+"""Rows that are put into order by themselves: a copy of so many is all the memory it takes."""
+STEPS_OF_BOUNDS = 16.0
+"""Bounds count as similar if they are equal to so many steps of a factor of two: to 4 %."""
 SLACK = 1.0 + 1e-6
 """Covers the rounding of step and psi, and of the few double-precision operations of the ratio."""
 
 
 class Sketch(NamedTuple):
-    """Rounded whitened rows; empty if there is no sketch."""
+    """Rounded whitened rows, in an order of their own."""
 
     codes: NDArray[np.int8]
     steps: NDArray[np.float32]
     """s_i / a_i of each row, rounded up; 0 if x_i = 0."""
-
-
-def no_sketch() -> Sketch:
-    """Return the sketch of a kernel that does without."""
-    return Sketch(np.zeros((0, 0), dtype=np.int8), np.zeros(0, dtype=np.float32))
+    rows: NDArray[np.int64]
+    """Which row is where."""
 
 
 def draw_sketch(model: Model, metric: Metric, *, threads: int | None = None) -> Sketch:
@@ -63,7 +70,7 @@ def draw_sketch(model: Model, metric: Metric, *, threads: int | None = None) -> 
     Returns
     -------
     Sketch
-        d bytes (padded) and a single-precision number for each row.
+        d bytes (padded), a single-precision number and a whole one for each row, in the order of the data.
     """
     sketch = empty_sketch(model.n, model.d)
     model.source.reduce(_fill, model.predictors, metric.inverse_root, sketch, threads=threads)
@@ -72,20 +79,37 @@ def draw_sketch(model: Model, metric: Metric, *, threads: int | None = None) -> 
 
 def empty_sketch(n: int, d: int) -> Sketch:
     """Return room for the sketch of n rows."""
-    return Sketch(aligned_codes(n, d), np.zeros(n, dtype=np.float32))
+    return Sketch(aligned_codes(n, d), np.zeros(n, dtype=np.float32), np.arange(n))
 
 
 def aligned_codes(n: int, d: int) -> NDArray[np.int8]:
     """Return room for the codes of n rows, aligned so that a row of up to 64 columns is one line of the cache."""
-    width = -(-d // LINE) * LINE
+    width = padded(d)
     room = np.zeros(n * width + CACHE_LINE, dtype=np.int8)
     first_byte = -room.ctypes.data % CACHE_LINE
     return room[first_byte : first_byte + n * width].reshape(n, width)
 
 
-def sketch_bytes(n: int, d: int) -> int:
-    """Return the memory that a sketch takes."""
-    return n * (-(-d // LINE) * LINE + 4)
+def padded(d: int) -> int:
+    """Return the bytes that a row's codes take."""
+    return -(-d // LINE) * LINE
+
+
+def put_in_order(sketch: Sketch, psi: Vector, threads: int | None = None) -> None:
+    """Put rows with similar bounds together, in the order of the data among each other: in fixed slices, in threads.
+
+    Rows that are equal have equal bounds, and a bundle of them saves nothing; so bounds are not told apart too finely.
+    """
+
+    def within(first: int) -> None:
+        some = slice(first, first + SLICE)
+        with np.errstate(divide="ignore"):
+            steps = np.clip(np.rint(STEPS_OF_BOUNDS * np.log2(psi[some])), -32768, 32767).astype(np.int16)
+        order = np.argsort(steps, kind="stable")
+        for array in sketch:
+            array[some] = array[some][order]
+
+    in_threads(within, range(0, psi.size, SLICE), threads)
 
 
 def _fill(block: Block, predictors: Linear, inverse_root: Matrix, sketch: Sketch) -> None:
@@ -113,61 +137,64 @@ def _round(white: Matrix, codes: NDArray[np.int8], steps: NDArray[np.float32]) -
                 codes[r, j] = np.int8(np.rint(white[r, j] * per_step))
 
 
-@compiled_sum
-def sketch_products(codes: NDArray[np.int8], i: int, points: NDArray[np.float32]) -> tuple[float, float, float]:
-    """Return q . z, q . z' and q . (z' - z) of row i, in single precision; all three are padded with zeros.
+@compiled_within
+def round_state(z: Vector, free: int, whole: NDArray[np.int16]) -> tuple[float, float]:
+    """Round a state to whole multiples of a unit, without its free coordinates, at which codes are zero.
 
-    The third is not the difference of the first two, which would lose the digits of a short step.
+    Returns the unit, and how far the unit times the product with a row's codes may be off from L^-1 x_i . z / s_i:
+    half of |z|_1 for the rounding of the row, and 127 / 2 units for that of each entry of z.
     """
-    here = np.float32(0.0)
-    there = np.float32(0.0)
-    between = np.float32(0.0)
-    for j in range(points.shape[1]):
-        q = np.float32(codes[i, j])
-        here += q * points[0, j]
-        there += q * points[1, j]
-        between += q * points[2, j]
-    return np.float64(here), np.float64(there), np.float64(between)
+    length, largest = 0.0, 0.0
+    for j in range(free, z.size):
+        length += abs(z[j])
+        largest = max(largest, abs(z[j]))
+    unit = largest / fine_levels(z.size)
+    if not unit > SMALLEST:  # multiples of it would not be exact
+        return 0.0, (LEVELS + 0.5) * length
+    for j in range(free, z.size):
+        whole[j] = np.int16(np.rint(z[j] / unit))
+    return unit, 0.5 * length + 0.5 * LEVELS * (z.size - free) * unit
 
 
-@compiled_sum
-def sketch_product(codes: NDArray[np.int8], i: int, v: NDArray[np.float32]) -> float:
-    """Return q . v of row i, in single precision; v is padded with zeros."""
-    total = np.float32(0.0)
-    for j in range(v.size):
-        total += np.float32(codes[i, j]) * v[j]
+@compiled_borrowing
+def fine_levels(d: int) -> float:
+    """Return the largest multiple of its unit that an entry of a state is rounded to: no product overflows."""
+    return min(FINE_LEVELS, np.floor(LARGEST_SUM / (LEVELS * d)))
+
+
+class Rounding(NamedTuple):
+    """What rounding does to any state of length 1."""
+
+    farthest_off: float
+    """The most that `round_state` says a product may be off."""
+    longest: float
+    """The length that it may have then."""
+
+
+def rounding_of_states(d: int) -> Rounding:
+    """Return what rounding does to states of so many coordinates."""
+    return Rounding(0.5 * d**0.5 + 0.5 * LEVELS * d / fine_levels(d), 1.0 + 0.5 * d**0.5 / fine_levels(d))
+
+
+@compiled_in_line
+def sketch_product(codes: NDArray[np.int8], i: int, whole: NDArray[np.int16]) -> float:
+    """Return q . zeta of row i; zeta is padded with zeros."""
+    total = np.int32(0)
+    for j in range(whole.size):
+        # Whole numbers of 32 bits at every turn: a processor multiplies and adds sixteen pairs of them at once.
+        total = np.int32(total + np.int32(np.int32(codes[i, j]) * np.int32(whole[j])))
     return np.float64(total)
 
 
-@compiled
-def sketch_error(d: int) -> float:
-    """Return e such that a single-precision q . v is off from L^-1 x_i . v / s_i by at most e |v|_1.
-
-    Half for the rounding of the row to q; and, for |q_j| <= 127, (d + 3) 127 units of 2^-24 for that of v to single
-    precision, of the d products and of their sum.
-    """
-    return 0.5 + (d + 3) * LEVELS * 2.0**-24
-
-
-@compiled
-def one_sided_ratio(step: float, product: float, error: float, order: int) -> float:
-    """Return an upper bound of |r_i(z)| / psi_i, from the product with z and how far it is off."""
-    return SLACK * _power(step * (abs(product) + error), order + 1)
-
-
-@compiled
-def sketch_ratio(step: float, here: float, there: float, between: float, errors: Vector, order: int) -> float:
-    """Return an upper bound of lambda_i / psi_i, from the products of z, z' and z' - z and how far they are off."""
-    b = step * (abs(here) + errors[0])
-    other = step * (abs(there) + errors[1])
-    change = step * (abs(between) + errors[2])
-    far = max(b, other)
-    power = _power(far, order)
-    return SLACK * min(_power(b, order + 1) + _power(other, order + 1), (order + 1) * power * change)
+@compiled_within
+def bound_of_both(here: float, there: float, between: float, order: int) -> float:
+    """Return the bound of lambda_i from those of |x_i . (theta - centre)| / a_i at z, z' and z' - z."""
+    apart = small_power(here, order + 1) + small_power(there, order + 1)
+    return min(apart, 0.5 * (order + 1) * (small_power(here, order) + small_power(there, order)) * between)
 
 
 @compiled_within
-def _power(x: float, exponent: int) -> float:
+def small_power(x: float, exponent: int) -> float:
     """Return x to a power of a few: as many products take less time than the general function."""
     value = x
     for _ in range(exponent - 1):

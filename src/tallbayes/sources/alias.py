@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled, compiled_within
-from tallbayes.sources.threads import available_threads, pool
+from tallbayes.sources.threads import in_threads
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -37,8 +37,7 @@ def alias_table(psi: Vector, *, threads: int | None = None) -> Matrix:
         return _find_partners(psi[rows[0] : rows[-1] + 1] * scale, rows, table)
 
     slices = range(0, psi.size, SLICE)
-    workers = min(threads or available_threads(), len(slices))
-    left = list(pool(workers).map(within, slices) if workers > 1 else map(within, slices))
+    left = in_threads(within, slices, threads)
     rows, weights = (np.concatenate(parts) for parts in zip(*left, strict=True))
     if len(slices) > 1:
         rows, weights = _find_partners(weights, rows, table)

@@ -106,10 +106,10 @@ class ArraySource(Source):
             return self
         return ArraySource.of_block(take(self.whole, self.sampled(size)), self.names)
 
-    def supply(self, drawing: Drawing | None, *, threads: int | None = None) -> Any:
-        """Return all rows, any of which a chain may draw at any time."""
+    def supply(self, drawing: Drawing | None, *, threads: int | None = None, table: bool = True) -> Any:
+        """Return all rows, any of which a chain may draw at any time, from a table if it has one."""
         assert drawing is not None
-        return WholeSupply(self, drawing, threads)
+        return WholeSupply(self, drawing, threads, table=table)
 
 
 def per_row(values: ArrayLike | None, n: int, what: str, default: float) -> Vector:

@@ -86,13 +86,17 @@ class WholeSupply:
         Their bounds.
     threads : int or None
         Threads for the table to draw from.
+    table : bool
+        Whether there is one: rows that are drawn in bundles need none.
     """
 
     endless = True
 
-    def __init__(self, source: "ArraySource", drawing: Drawing, threads: int | None = None) -> None:
+    def __init__(
+        self, source: "ArraySource", drawing: Drawing, threads: int | None = None, *, table: bool = True
+    ) -> None:
         assert drawing.psi is not None
-        self.rows = whole_rows(source, drawing.psi, drawing.shares, threads=threads)
+        self.rows = whole_rows(source, drawing.psi, drawing.shares, threads=threads, table=table)
         self._alive = source
 
     def refill(self) -> SuppliedRows:
@@ -105,11 +109,16 @@ class WholeSupply:
 
 
 def whole_rows(
-    source: "ArraySource", psi: Vector, shares: NDArray[np.float32] = WHOLE, *, threads: int | None = None
+    source: "ArraySource",
+    psi: Vector,
+    shares: NDArray[np.float32] = WHOLE,
+    *,
+    threads: int | None = None,
+    table: bool = True,
 ) -> SuppliedRows:
-    """Return all rows of a source in memory, with a table to draw them from."""
-    table = alias_table(psi, threads=threads)
-    return SuppliedRows(describe(source.X), source.responses, source.weight, source.offset, psi, shares, table)
+    """Return all rows of a source in memory, with a table to draw them from if they are drawn one by one."""
+    drawn = alias_table(psi, threads=threads) if table else np.zeros((0, 2))
+    return SuppliedRows(describe(source.X), source.responses, source.weight, source.offset, psi, shares, drawn)
 
 
 class Stream(NamedTuple):
