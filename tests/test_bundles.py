@@ -1,5 +1,7 @@
 """Rows of a sketch in bundles: no row reaches beyond its piece, and no bundle beyond its limit."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ from tallbayes.setup.bundles import (
 from tallbayes.setup.sketch import (
     Rounding,
     Sketch,
+    bound_of_both,
     empty_sketch,
     fine_levels,
     put_in_order,
@@ -143,7 +146,7 @@ def intensities(prepared, z, other):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("order", [1, 2, 3])
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("family", FAMILIES, ids=["logistic", "student"])
 def test_no_row_reaches_beyond_its_piece_nor_pieces_beyond_their_limit(family, order, size):
     prepared = prepared_with(model_of(family, n=333), order, size)
     target, bundles = prepared.target, prepared.target.bundles
@@ -161,6 +164,18 @@ def test_no_row_reaches_beyond_its_piece_nor_pieces_beyond_their_limit(family, o
                 assert np.all(reached[kind] <= pieces * (1.0 + 1e-12))
                 most = 1.0 if kind == STEP else bundles.table[:, MOST_RISES + kind]
                 assert np.all(np.add.reduceat(pieces, starts) <= most * bundles.table[:, LIMIT] * factor)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_bound_of_both_ends_holds_and_is_reached(order):
+    # The steepest remainder that psi allows is the power itself; in a short step it changes as fast as the bound says.
+    p = order + 1
+    for here, there in itertools.product(np.linspace(0.0, 2.0, 9), repeat=2):
+        bound = bound_of_both(here, there, abs(there - here), order)
+        assert abs(there**p - here**p) <= bound * (1.0 + 1e-12)
+        assert abs(there**p + here**p) <= bound_of_both(here, there, here + there, order) * (1.0 + 1e-12)
+    assert bound_of_both(1.0, 1.001, 0.001, order) == pytest.approx(1.001**p - 1.0, rel=1e-5)
+    assert bound_of_both(0.5, 1.0, 9.0, order) == pytest.approx(0.5**p + 1.0, rel=1e-12)
 
 
 def test_pieces_of_rows_that_only_rounding_covers():
