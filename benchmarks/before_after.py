@@ -46,7 +46,7 @@ DRAWS = """
 import json, sys
 import numpy as np
 import tallbayes as tb
-from problems import effective, flat, logistic, rare_events
+from problems import effective, flat, logistic, mean_rows, rare_events
 
 name = sys.argv[1]
 many = {"paper d=10": 1_000_000, "paper d=20": 1_000_000, "wide d=50": 40_000, "rare": 100_000, "few rows": 30_000}
@@ -62,7 +62,7 @@ model = flat(*data[name]())
 
 def once(seed):
     tree = tb.sample(model, draws=draws, chains=1, threads=1, seed=seed, progress=False)
-    return [draws / tree.attrs["sampling_seconds"], effective(tree) / draws]
+    return [draws / tree.attrs["sampling_seconds"], effective(tree) / draws, mean_rows(tree)]
 """
 FLIGHTS = """
 import sys, time
@@ -98,13 +98,16 @@ def calls(versions: dict[str, str]) -> None:
 
 
 def draws(versions: dict[str, str]) -> None:
-    print(f"{'draws per second, one core':<34}{'before':>12}{'now':>12}{'ratio':>7}  ESS per draw")
+    print(
+        f"{'draws per second, one core':<34}{'before':>12}{'now':>12}{'ratio':>7}  {'ESS per draw':<18}rows per draw"
+    )
     for problem in ("paper d=10", "paper d=20", "wide d=50", "rare", "few rows"):
         found = in_turn(versions, DRAWS, problem, rounds=ROUNDS)
-        before, now = ([speed for speed, _ in found[name]] for name in ("before", "now"))
+        before, now = ([speed for speed, *_ in found[name]] for name in ("before", "now"))
+        worth, rows = ([found[name][-1][part] for name in ("before", "now")] for part in (1, 2))
         print(
             f"{problem:<34}{max(before):>12,.0f}{max(now):>12,.0f}{median_ratio(now, before):>7.2f}  "
-            f"{found['before'][-1][1]:.3f} -> {found['now'][-1][1]:.3f}",
+            f"{f'{worth[0]:.3f} -> {worth[1]:.3f}':<18}{rows[0]:.4f} -> {rows[1]:.4f}",
             flush=True,
         )
 
