@@ -19,7 +19,6 @@ from tallbayes.sources.prefetch import prefetch_byte
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-
 AHEAD = 2
 """Events before its own at which the codes of a bundle are asked for."""
 
@@ -48,7 +47,7 @@ def put_pieces(
         at, share = (1, RISES) if kind == RISE else (0, FALLS)
         put_distances(codes, facts, first, count, points[at], units[at], errors[at], pieces[0])
         for r in range(count):
-            power = pieces[0, r] * pieces[0, r]
+            power = pieces[0, r] * pieces[0, r]  # without a loop over factors, so that rows share instructions
             if order > 1:
                 power *= pieces[0, r]
             if order > 2:
