@@ -262,6 +262,7 @@ def test_a_state_may_be_longer_when_it_is_rounded():
     z = np.r_[1.0, np.full(d - 1, (2.0 * np.floor(levels / np.sqrt(d - 1) / 2.0) + 0.501) / levels)]
     whole, unit, _ = rounded(z, 208)
     length, longer = np.linalg.norm(z), np.linalg.norm(unit * whole.astype(float))
+    assert rounding_of_states(d).longest - 1.0 == pytest.approx(np.sqrt(d) / 2.0 / levels, rel=1e-6)
     assert 1.0 + 0.45 * (rounding_of_states(d).longest - 1.0) < longer / length < rounding_of_states(d).longest
     row = np.rint(127.0 * z)
     reached = 16 * abs(unit * float(row @ whole[:d].astype(float))) ** p

@@ -271,8 +271,8 @@ def compiled_borrowing(function: Function) -> Function:
 def compiled_sum(function: Function) -> Function:
     """Compile a sum, free to reorder additions and to fuse them with products, so that it uses SIMD well.
 
-    That changes a sum by rounding only. It is used for sums over rows, for the sketch, whose error bound holds for
-    every order of additions, and for the cubic. It makes no array (`BORROWING`).
+    That changes a sum by rounding only. It is used for sums over rows and over coordinates, and for the cubic. It makes
+    no array (`BORROWING`).
     """
     return _dispatcher(function, fastmath=REORDERED, **BORROWING)
 

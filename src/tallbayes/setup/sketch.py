@@ -84,15 +84,10 @@ def empty_sketch(n: int, d: int) -> Sketch:
 
 def aligned_codes(n: int, d: int) -> NDArray[np.int8]:
     """Return room for the codes of n rows, aligned so that a row of up to 64 columns is one line of the cache."""
-    width = padded(d)
+    width = -(-d // LINE) * LINE
     room = np.zeros(n * width + CACHE_LINE, dtype=np.int8)
     first_byte = -room.ctypes.data % CACHE_LINE
     return room[first_byte : first_byte + n * width].reshape(n, width)
-
-
-def padded(d: int) -> int:
-    """Return the bytes that a row's codes take."""
-    return -(-d // LINE) * LINE
 
 
 def put_in_order(sketch: Sketch, psi: Vector, threads: int | None = None) -> None:
