@@ -1187,10 +1187,10 @@ class Copy:
 
     def compiled(self) -> Path:
         """Return where compiled code of the source as it is now is kept."""
-        from tallbayes import compiled
+        from tallbayes import code_cache
 
-        assert Path(compiled.__file__).parent == self.package
-        return compiled.cache_directory()
+        assert Path(code_cache.__file__).parent == self.package
+        return code_cache.cache_directory()
 
     @staticmethod
     def keep_compiled(before: Path, now: Path, stale: Names) -> None:

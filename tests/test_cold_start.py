@@ -187,7 +187,8 @@ def test_the_second_process_compiles_what_the_first_one_waits_for(monkeypatch):
     """`SecondProcess.ITS_OWN` names by hand what `precompile` compiles: one too few, and both compile the same."""
     from numba.core import config
 
-    from tallbayes import compiled
+    from tallbayes import code_cache
+    from tallbayes.compiled import ByAddress
     from tallbayes.kernels import precompile
     from tallbayes.kernels.all_rows import run_with_rows_at_hand as other
     from tallbayes.kernels.scalable_mh_steps import run_chunk
@@ -195,14 +196,14 @@ def test_the_second_process_compiles_what_the_first_one_waits_for(monkeypatch):
     if config.DISABLE_JIT:
         pytest.skip("nothing compiles")
     made = []
-    monkeypatch.setenv(compiled.SecondProcess.ALONE, "1")  # which it sets itself
-    monkeypatch.setattr(compiled.ByAddress, "_compiled", lambda self: made.append(self._function))
+    monkeypatch.setenv(code_cache.SecondProcess.ALONE, "1")  # which it sets itself
+    monkeypatch.setattr(ByAddress, "_compiled", lambda self: made.append(self._function))
     monkeypatch.setattr(type(run_chunk), "compile", lambda self, signature: made.append(self.py_func))
     precompile.precompile("elsewhere")
     assert made == []
-    precompile.precompile(str(compiled.directory()))
-    assert sorted(function.__name__ for function in made) == sorted(compiled.SecondProcess.ITS_OWN)
-    second = compiled.SecondProcess()
+    precompile.precompile(str(code_cache.directory()))
+    assert sorted(function.__name__ for function in made) == sorted(code_cache.SecondProcess.ITS_OWN)
+    second = code_cache.SecondProcess()
     assert not any(second.may_make(function) for function in made)  # it was not started
     second._process, second._started = SimpleNamespace(poll=lambda: None), time.monotonic()
     assert all(second.may_make(function) for function in made)
@@ -255,7 +256,7 @@ CANNOT_BE_KEPT = """
         os.replace = full
     from tallbayes.setup.setup import setup_of
 
-    from tallbayes.compiled import silence
+    from tallbayes.code_cache import silence
 
     # Small parts of a set-up, each of which compiles something.
     with silence():

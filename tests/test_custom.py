@@ -14,7 +14,7 @@ import pytest
 import sympy
 
 import tallbayes as tb
-from tallbayes import compiled
+from tallbayes import code_cache
 from tallbayes.families import formula as formulas
 from tallbayes.families import intervals
 from tallbayes.families.certify import certify
@@ -215,7 +215,7 @@ def cache(tmp_path_factory):
     It begins with what the common one has of the package itself, so that formulas are all there is to compile.
     """
     directory = tmp_path_factory.mktemp("cache")
-    common = compiled.cache_directory()
+    common = code_cache.cache_directory()
     for path in common.rglob("*.nb[ci]"):
         place = directory / "tallbayes" / path.relative_to(common.parent)
         if "formulas" not in path.parts:

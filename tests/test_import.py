@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tallbayes
-from tallbayes import compiled
+from tallbayes import code_cache
 
 PACKAGE = Path(tallbayes.__file__).parent
 HEAVY = [
@@ -73,10 +73,10 @@ def test_names_load_when_they_are_used():
 
 def test_cache_is_where_the_user_wants_it(tmp_path, monkeypatch):
     monkeypatch.setenv("TALLBAYES_CACHE_DIR", str(tmp_path))
-    assert compiled.cache_directory() == tmp_path / "tallbayes" / compiled.source_hash()
+    assert code_cache.cache_directory() == tmp_path / "tallbayes" / code_cache.source_hash()
     monkeypatch.delenv("TALLBAYES_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert compiled.cache_directory().parent == tmp_path / "xdg" / "tallbayes"
+    assert code_cache.cache_directory().parent == tmp_path / "xdg" / "tallbayes"
 
 
 def test_without_a_home_nothing_can_be_kept(monkeypatch):
@@ -87,8 +87,8 @@ def test_without_a_home_nothing_can_be_kept(monkeypatch):
 
     monkeypatch.delenv("TALLBAYES_CACHE_DIR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(compiled.Path, "home", homeless)
-    assert compiled.cache_directory().is_relative_to(os.devnull)
+    monkeypatch.setattr(code_cache.Path, "home", homeless)
+    assert code_cache.cache_directory().is_relative_to(os.devnull)
 
 
 def test_user_setting_of_numba_is_left_alone():
@@ -101,15 +101,15 @@ def copied(tmp_path, monkeypatch):
     """A copy of the package's source; `source_hash` is pointed at it."""
     copy = tmp_path / "tallbayes"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(compiled, "__file__", str(copy / "compiled.py"))
+    monkeypatch.setattr(code_cache, "__file__", str(copy / "code_cache.py"))
     return copy
 
 
 def test_hash_depends_on_content_only(copied):
-    copied_hash = compiled.source_hash()
+    copied_hash = code_cache.source_hash()
     for path in copied.rglob("*.py"):
         path.touch()
-    assert compiled.source_hash() == copied_hash
+    assert code_cache.source_hash() == copied_hash
 
 
 def room(path, package):
@@ -117,28 +117,28 @@ def room(path, package):
 
 
 def test_an_edit_where_nothing_is_compiled_keeps_the_cache(copied):
-    before = compiled.source_hash()
-    plain = [path for path in copied.rglob("*.py") if room(path, copied) in compiled.PLAIN_ROOMS]
+    before = code_cache.source_hash()
+    plain = [path for path in copied.rglob("*.py") if room(path, copied) in code_cache.PLAIN_ROOMS]
     assert len(plain) > 10
     for path in plain:
         path.write_text(path.read_text() + "\n# edited\n")
-    assert compiled.source_hash() == before
+    assert code_cache.source_hash() == before
 
 
 def test_any_edit_changes_the_cache_directory(copied):
     """Numba alone would not notice an edit of a function that a cached kernel calls in another file."""
-    sources = [path for path in sorted(copied.rglob("*.py")) if room(path, copied) not in compiled.PLAIN_ROOMS]
+    sources = [path for path in sorted(copied.rglob("*.py")) if room(path, copied) not in code_cache.PLAIN_ROOMS]
     assert len(sources) > 30
-    seen = {compiled.source_hash()}
+    seen = {code_cache.source_hash()}
     for path in sources:
         before = path.read_text()
         path.write_text(before + "\n# edited\n")
-        seen.add(compiled.source_hash())
+        seen.add(code_cache.source_hash())
         path.write_text(before)
     (copied / "new.py").touch()
-    seen.add(compiled.source_hash())
+    seen.add(code_cache.source_hash())
     (copied / "new.py").rename(copied / "renamed.py")
-    seen.add(compiled.source_hash())
+    seen.add(code_cache.source_hash())
     assert len(seen) == len(sources) + 3
 
 

@@ -10,7 +10,7 @@ import tallbayes
 PACKAGE = Path(tallbayes.__file__).parent
 
 ROOMS = [
-    ["errors", "checks", "compiled", "on_demand"],
+    ["errors", "checks", "garbage", "code_cache", "compiled", "on_demand"],
     ["families"],
     ["priors"],
     ["sources"],
@@ -63,7 +63,7 @@ COMPILERS = {
 
 
 def test_rooms_left_out_of_the_hash_of_compiled_code_compile_nothing():
-    from tallbayes.compiled import PLAIN_ROOMS
+    from tallbayes.code_cache import PLAIN_ROOMS
 
     for path in SOURCES:
         if room_of(name_of(path)) not in PLAIN_ROOMS:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.compiled import Stopwatch, silence
+from tallbayes.code_cache import silence
+from tallbayes.compiled import Stopwatch
 from tallbayes.errors import InputError
 from tallbayes.kernels import Kernel
 from tallbayes.models.base import Model

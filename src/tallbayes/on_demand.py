@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from tallbayes.garbage import collection_paused
+
 
 def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562).
@@ -25,7 +27,8 @@ def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], A
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = import_module(f"{package}.{homes[name] or name}")
+        with collection_paused():
+            home = import_module(f"{package}.{homes[name] or name}")
         found = getattr(home, name) if homes[name] else home
         setattr(sys.modules[package], name, found)  # the next time it is simply there
         return found

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tallbayes.api import sample
-from tallbayes.compiled import silence
+from tallbayes.code_cache import silence
 from tallbayes.estimators.rows import INTERCEPT, Rows, with_intercept
 from tallbayes.families import Family
 from tallbayes.models.regression import Regression

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled, compiled_within
+from tallbayes.compiled import compiled_within, compiled_within_with_arrays
 from tallbayes.kernels.state import BLOCK, Ahead
 from tallbayes.proposals.affine import AffineProposal
 from tallbayes.setup.bounds import FARTHEST_FREE, Bound
@@ -14,7 +14,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
-@compiled
+@compiled_within_with_arrays
 def draw_noise(root: Matrix, noise: Matrix, rng: Any) -> None:
     """Draw the noise of the next block of steps, a column for each, correlated by the root if it is not empty."""
     d = noise.shape[0]

@@ -5,7 +5,7 @@ import os
 import numpy as np
 from numba import typeof, types
 
-from tallbayes.compiled import SecondProcess, directory
+from tallbayes.code_cache import SecondProcess, directory
 from tallbayes.kernels.scalable_mh_steps import run_chunk
 from tallbayes.kernels.state import empty_draws
 from tallbayes.kernels.surrogate_trials import no_surrogate_trials

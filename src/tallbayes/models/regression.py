@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallbayes.checks import counted
-from tallbayes.compiled import silence
+from tallbayes.code_cache import silence
 from tallbayes.errors import InputError
 from tallbayes.families import Family
 from tallbayes.families.responses import CountResponse, robust_spread, without_outliers

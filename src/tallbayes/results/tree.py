@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.garbage import collection_paused
 from tallbayes.plan.choose import Chosen
 from tallbayes.results.dispersion import dispersion
 from tallbayes.results.draws import variable
@@ -41,7 +42,8 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
         Groups ``posterior``, ``sample_stats``, and ``laplace``: the mode, and the covariance of the Gaussian
         approximation there, for comparison.
     """
-    import xarray as xr
+    with collection_paused():
+        import xarray as xr
 
     prepared, expected = chosen.prepared, chosen.per_draw
     model = prepared.model

@@ -63,7 +63,7 @@ read_int32 = _reader(types.int32, ir.IntType(32), "sitofp", ctypes.c_int32)
 read_int64 = _reader(types.int64, ir.IntType(64), "sitofp", ctypes.c_int64)
 
 
-@compiled_borrowing
+@compiled_within
 def load_row(design: NDArray[np.int64], i: int, row: NDArray[np.float64]) -> None:
     """Put row i of a described design into row, as float64."""
     at, step, kind = design[0] + i * design[1], design[2], design[3]

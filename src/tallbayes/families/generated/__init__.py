@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tallbayes.compiled import directory
+from tallbayes.code_cache import directory
 
 DIRECTORY = Path(directory()) / "formulas"
 __path__.append(str(DIRECTORY))

@@ -1,0 +1,38 @@
+"""No garbage collection while packages load and functions compile.
+
+Both make millions of objects, nearly all of which stay or are freed by their reference counts. To look through them for
+cycles, again and again, takes a sixth of a first call and a tenth of a second one (`benchmarks/cold_start.py`).
+"""
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class _Pause:
+    """Who asked for a pause: threads load and compile at the same time, and the last one ends it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._was_enabled = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._lock:
+            if self._holders == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0 and self._was_enabled:
+                    gc.enable()
+
+
+_pause = _Pause()
+collection_paused = _pause.held
