@@ -1,11 +1,11 @@
 """Small models, each with its oracle, and every kernel, bound and proposal to try on them."""
 
 import dataclasses
-import itertools
 import math
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numba import njit
@@ -16,9 +16,10 @@ from tallbayes.kernels.all_rows import rows_are_at_hand
 from tallbayes.kernels.chunks import chunks
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.state import Draws, empty_draws, new_state
-from tallbayes.kernels.target import FALL, RISE, STEP, shifted, state_factors, step_rate, surrogate_at
+from tallbayes.kernels.target import FALL, RISE, shifted, terms_at
 from tallbayes.kernels.thinning import intensity_of, kind_of
 from tallbayes.models import passes
+from tallbayes.setup.bounds import distance_from_centre, event_factors
 from tallbayes.setup.bundles import LIMIT, RISES, SCALE, in_bundles
 from tallbayes.setup.metric import metric_at
 from tallbayes.setup.mode import Mode, find_mode
@@ -476,6 +477,13 @@ class Bench:
 
 
 @cache
+def _set_up(case: str) -> tuple[tb.Regression, Setup]:
+    """The model of a case with its set-up, which all kernels share, as a user's do."""
+    model = ALL_CASES[case].model
+    return model, beside_the_mode(model, 0.4)
+
+
+@cache
 def bench(
     case: str,
     rule: str,
@@ -486,8 +494,7 @@ def bench(
 ) -> Bench:
     """Prepare a kernel 0.4 standard deviations beside the mode, so that gradients matter; bundles have such a size."""
     move, density, arguments = (PROPOSALS | MIXTURES)[proposal]
-    model = ALL_CASES[case].model
-    setup = beside_the_mode(model, 0.4)
+    model, setup = _set_up(case)
     prepared = kernel(rule, move, truncation, radius, sketch).prepare(model, setup=setup)
     if sketch:
         prepared = in_bundles_of(prepared, sketch)
@@ -521,66 +528,115 @@ def _problem(case: str, centre: bytes) -> oracle.Problem:
 
 
 class Enumeration:
-    """The log of the probability that a step from z to other is accepted, by enumeration of all rows.
+    """The log of the probability that steps from z to other are accepted, by enumeration of all rows; one in each line.
 
     The kernel's own parts, in expectation: log a0 - rate * sum_i p_i min(share_i, lambda_i / bar lambda_i) for each
-    kind of event, with p_i what the alias table really draws. What was found at a point or for a step is kept: the same
-    are asked for again, backwards and with another R.
+    kind of event, with p_i what the alias table really draws. All steps are in one call of compiled code, where Numba
+    need not find the types of its arguments for each. What was found is kept: the same steps are asked for again, with
+    another R, and what depends on rows only with other kernels of the model.
     """
 
     def __init__(self, prepared: Any) -> None:
-        target, model = prepared.target, prepared.model
-        self.prepared = prepared
-        self._block = model.source.whole.converted()
-        self._eta = model.predictors.at(self._block, target.centre)
-        self._points: dict[bytes, tuple[float, Any]] = {}
-        self._thinned: dict[bytes, float] = {}
-        self._plain: dict[bytes, float] = {}
+        self.prepared, self._rows = prepared, _rows_of(prepared.model)
+        self._both: dict[bytes, Any] = {}
 
-    def log_acceptance(self, z: np.ndarray, other: np.ndarray, truncation: float) -> float:
+    def log_acceptance(self, z: np.ndarray, other: np.ndarray, truncation: float) -> np.ndarray:
         """With the given R."""
-        step, rate = z.tobytes() + other.tobytes(), step_rate(self.prepared.target, z, other)
-        if not rate < truncation or not np.isfinite(rate):
-            if step not in self._plain:
-                self._plain[step] = min(0.0, log_ratio(self.prepared, z, other))
-            return self._plain[step]
-        if step not in self._thinned:
-            self._thinned[step] = self._by_thinning(z, other, rate)
-        return self._thinned[step]
+        key = z.tobytes() + other.tobytes()
+        rate = self.rate(z, other)
+        thin = (rate < truncation) & np.isfinite(rate)
+        if key not in self._both:
+            self._both[key] = np.full(rate.size, np.nan), np.full(rate.size, np.nan)
+        thinned, plain = self._both[key]
+        for known, wanted, find in ((thinned, thin, self._by_thinning), (plain, ~thin, self._by_all_rows)):
+            new = wanted & np.isnan(known)
+            if np.any(new):
+                known[new] = find(z[new], other[new])
+        return np.where(thin, thinned, plain)
 
-    def _at(self, z: np.ndarray) -> tuple[float, Any]:
-        """The surrogate at a point, and how far predictors have moved there."""
-        key, target = z.tobytes(), self.prepared.target
-        if key not in self._points:
-            moves = self.prepared.model.predictors.moves(self._block, shifted(target, z))
-            self._points[key] = surrogate_at(target, z), moves
-        return self._points[key]
+    def rate(self, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Rates at which rows are tried."""
+        before, after, between = self._factors(z, other).T
+        return self.prepared.target.bound.total * (before + after + between)
 
-    @cached_property
-    def _drawn(self) -> np.ndarray:
-        return _drawn(self.prepared.target.rows.table)
+    def _factors(self, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+        target, out = self.prepared.target, np.empty((len(z), 3))
+        _state_factors(target.bound, target.whitening, z, other, out)
+        return out
 
-    def _by_thinning(self, z: np.ndarray, other: np.ndarray, rate: float) -> float:
-        target, model = self.prepared.target, self.prepared.model
-        bound, rows = target.bound, target.rows
-        (here, old), (there, new) = self._at(z), self._at(other)
-        total = min(0.0, here - there)
-        if not rate > 0.0:
-            return total
-        left = rows.weight * model.rows.remainders(self._block.responses, self._eta, old, new, bound.order)
-        before, after, between = state_factors(target, z, other)
-        # Which kind of event is where on the clock, as the kernel itself says in the middle of each stretch.
-        ends = [0.0, bound.total * before, rate] if before > 0.0 and after > 0.0 else [0.0, rate]
-        for low, high in itertools.pairwise(ends):
-            kind = kind_of(0.5 * (low + high), bound.total, before, after)
-            factor = {RISE: after, FALL: before, STEP: between}[kind]
-            total -= (high - low) * _chance(kind, left, self._drawn, factor * rows.psi, rows.shares)
+    def _by_all_rows(self, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+        with mock.patch.object(self.prepared.model.source, "reduce", self._rows.reduce):
+            return np.minimum(0.0, log_ratios(self.prepared, z, other))
+
+    def _by_thinning(self, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+        target = self.prepared.target
+        terms, rows = target.surrogate.terms, target.rows
+        total = np.minimum(0.0, terms_at(terms, z) - terms_at(terms, other))
+        left = rows.weight * self._rows.remainders(target, z, other)
+        _thin(target.bound.total, self._factors(z, other), left, _drawn(rows.table), rows.psi, rows.shares, total)
         return total
 
 
-def log_acceptance(prepared: Any, z: np.ndarray, other: np.ndarray) -> float:
-    """The same for one step, with the kernel's own R."""
+class RowsAtPoints:
+    """What the rows of a model give at points and for steps, each found once for all of its kernels."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self._pass = model, model.source.reduce
+        self._block = model.source.whole.converted()
+        self._sums: dict[Any, Any] = {}
+        self._moves: dict[bytes, np.ndarray] = {}
+        self._left: dict[Any, np.ndarray] = {}
+
+    def reduce(self, part: Any, rows: Any, predictors: Any, *points: np.ndarray, threads: int) -> Any:
+        """The source's sum over rows, in the place of which this is put."""
+        key = (part, *(point.tobytes() for point in points))
+        if key not in self._sums:
+            self._sums[key] = self._pass(part, rows, predictors, *points, threads=threads)
+        return self._sums[key]
+
+    def remainders(self, target: Any, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """What the expansion leaves of each row before and after each step, (steps, 2, rows)."""
+        around = target.bound.order, target.centre.tobytes(), target.whitening.tobytes()
+        keys = [(*around, step.tobytes()) for step in np.hstack([z, other])]
+        new = [line for line, key in enumerate(keys) if key not in self._left]
+        if new:
+            found = self._remainders(target, z[new], other[new])
+            self._left.update((keys[line], values) for line, values in zip(new, found, strict=True))
+        return np.array([self._left[key] for key in keys])
+
+    def _remainders(self, target: Any, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """All steps in one call, as if their rows were those of one larger model."""
+        block, steps, n = self._block, len(z), self.model.n
+        eta = self.model.predictors.at(block, target.centre)
+        old, new = (np.hstack([self._moved(target, point) for point in points]) for points in (z, other))
+        responses, eta = np.tile(block.responses, (steps, 1)), np.tile(eta, (1, steps))
+        left = self.model.rows.remainders(responses, eta, old, new, target.bound.order)
+        return left.reshape(2, steps, n).swapaxes(0, 1)
+
+    def _moved(self, target: Any, z: np.ndarray) -> np.ndarray:
+        """How far predictors have moved at a point."""
+        move = shifted(target, z)
+        key = move.tobytes()
+        if key not in self._moves:
+            self._moves[key] = self.model.predictors.moves(self._block, move)
+        return self._moves[key]
+
+
+_rows_of = cache(RowsAtPoints)
+
+
+def log_acceptance(prepared: Any, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The same with the kernel's own R."""
     return Enumeration(prepared).log_acceptance(z, other, prepared.target.bound.truncation)
+
+
+@njit
+def _state_factors(bound, W, z, other, out):
+    """What falls, rises, and steps as a whole can use of every psi_i, for each step."""
+    for s in range(out.shape[0]):
+        distance = distance_from_centre(bound.local, bound.free, W, z[s])
+        other_distance = distance_from_centre(bound.local, bound.free, W, other[s])
+        out[s, 0], out[s, 1], out[s, 2] = event_factors(bound, W, z[s], distance, other[s], other_distance)
 
 
 @njit
@@ -595,6 +651,24 @@ def _drawn(table):
 
 
 @njit
+def _thin(total, factors, left, drawn, psi, shares, out):
+    """Take from each step's log acceptance what its events do.
+
+    Which kind of event is where on the clock, the kernel itself says in the middle of each stretch.
+    """
+    for s in range(out.size):
+        before, after, between = factors[s]
+        rate, border = total * (before + after + between), total * before
+        low = 0.0
+        for high in (border, rate) if before > 0.0 and after > 0.0 else (rate, rate):
+            if high > low:
+                kind = kind_of(0.5 * (low + high), total, before, after)
+                factor = after if kind == RISE else before if kind == FALL else between
+                out[s] -= (high - low) * _chance(kind, left[s], drawn, factor * psi, shares)
+            low = high
+
+
+@njit
 def _chance(kind, left, drawn, limits, shares):
     """The probability that an event of a kind rejects."""
     total = 0.0
@@ -605,12 +679,14 @@ def _chance(kind, left, drawn, limits, shares):
     return total
 
 
-def log_ratio(prepared: Any, z: np.ndarray, other: np.ndarray) -> float:
-    """The log acceptance ratio over all rows, as the driver puts it into a chain's state."""
-    state = new_state(z)
-    state.proposed[:] = other
-    prepared.answer(prepared.target, state, 1)
-    return float(state.numbers["answer"][0])
+def log_ratios(prepared: Any, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The log acceptance ratio of each step over all rows, as the driver puts it into a chain's state."""
+    state, found = new_state(z[0]), np.empty(len(z))
+    for line in range(len(z)):
+        state.z[:], state.proposed[:] = z[line], other[line]
+        prepared.answer(prepared.target, state, 1)  # leaves open what is known of z
+        found[line] = state.numbers["answer"][0]
+    return found
 
 
 class Batches:

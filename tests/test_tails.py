@@ -117,7 +117,7 @@ def test_few_different_rows_are_all_in_the_core():
     log_q = log_density_of(prepared, other) - log_density_of(prepared, z)
     potentials = [np.float64(problem.potential(prepared.metric.theta(points))) for points in (z, other)]
     expected = np.minimum(0.0, potentials[0] - potentials[1] - log_q)
-    found = np.array([log_acceptance(prepared, *pair) for pair in zip(z, other, strict=True)])
+    found = log_acceptance(prepared, z, other)
     np.testing.assert_allclose(found, expected, atol=1e-7)
     tree = tb.sample(case.model, draws=500, chains=2, seed=1, progress=False)
     assert float(tree.sample_stats.accepted.mean()) > 0.9
@@ -198,9 +198,9 @@ def test_acceptance_is_that_of_a_surrogate_with_exact_rows(family, order, weight
     log_q = log_density_of(prepared, other) - log_density_of(prepared, z)
     expected = np.minimum(0.0, surrogate(theta) - surrogate(there) - log_q)
     expected -= np.sum(np.maximum(0.0, left(there) - left(theta)), axis=1)
-    forth = np.array([log_acceptance(prepared, *pair) for pair in zip(z, other, strict=True)])
+    forth = log_acceptance(prepared, z, other)
     np.testing.assert_allclose(forth[inside], expected[inside], atol=1e-8)
-    back = np.array([log_acceptance(prepared, *pair) for pair in zip(other, z, strict=True)])
+    back = log_acceptance(prepared, other, z)
     flow = np.float64(problem.potential(theta) - problem.potential(there)) - log_q
     np.testing.assert_allclose(forth - back, flow, atol=1e-8)
 
