@@ -206,9 +206,9 @@ def ping_pong(forced, trials, seed, batches=False):
     move = forced.prepared.move._replace(keep=-1.0, drift=forced.ends.sum(axis=0), scale=0.0)
     prepared = dataclasses.replace(forced.prepared, move=move)
     driver = Driver(supplied(prepared, batches), stream(seed), forced.ends[0])
-    found = [[], []]
+    found, number = [[], []], [0, 0]
     here = 0
-    while min(sum(map(len, side)) for side in found) < trials:
+    while min(number) < trials:
         draws = run(driver, trials)
         after = np.where(np.all(draws.z == forced.ends[1], axis=1), 1, 0)
         assert np.all(draws.z == forced.ends[after])
@@ -217,6 +217,7 @@ def ping_pong(forced, trials, seed, batches=False):
         for end in (0, 1):
             at = before == end
             found[end].append(np.column_stack([draws.accepted[at], draws.rows_touched[at]]))
+            number[end] += len(found[end][-1])
         here = after[-1]
     assert driver.violations == 0
     return [np.concatenate(side)[:trials] for side in found]
@@ -232,9 +233,9 @@ def from_blocks(forced, trials, seed, batches=False):
     for column, end in enumerate(proposed):
         ahead.noise[:, column] = forced.ends[end]
         ahead.values[column], ahead.distances[column] = states[end]["value"], states[end]["distance"]
-    found = [[], []]
+    found, number = [[], []], [0, 0]
     here = 0
-    while min(sum(map(len, side)) for side in found) < trials:
+    while min(number) < trials:
         driver.state.numbers["used"] = 0
         draws = run(driver, proposed.size)
         after = np.where(np.all(draws.z == forced.ends[1], axis=1), 1, 0)
@@ -243,6 +244,7 @@ def from_blocks(forced, trials, seed, batches=False):
         for end in (0, 1):
             at = (before == end) & (proposed != end)
             found[end].append(np.column_stack([draws.accepted[at], draws.rows_touched[at]]))
+            number[end] += len(found[end][-1])
         here = after[-1]
     assert driver.violations == 0
     return [np.concatenate(side)[:trials] for side in found]
