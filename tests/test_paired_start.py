@@ -60,7 +60,7 @@ def z_scores(rows, X, responses, order, before, after):
 
     def observe(theta):
         step = (theta - CENTRE) @ X.T
-        value = np.asarray(rows.derivatives(responses, theta @ X.T)[0], dtype=float)
+        value = np.asarray(rows.derivatives(responses, theta @ X.T, 0)[0], dtype=float)
         taylor = sum(at_centre[m] * step**m / math.factorial(m) for m in range(1, order + 1))
         prior = np.sum(((theta - PRIOR.mean) / PRIOR.scale) ** 2, axis=1) / 2
         return np.column_stack([theta, theta**2, value.sum(axis=1) + prior, (value - taylor).sum(axis=1)])
