@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -416,8 +417,10 @@ def test_extreme_responses_and_scales(family, y):
 BATCHES = 40
 
 
-def quadrature_case(family, respond):
-    """A model of one coefficient, its posterior mean and variance by quadrature."""
+@cache
+def quadrature_case(name):
+    """A model of one coefficient, its posterior mean and variance by quadrature, once for all tests of a family."""
+    family, _, _, respond = FAMILIES[name]
     rng = np.random.default_rng(3)
     X = np.abs(rng.standard_normal((40, 1))) + 0.2
     offset = 0.3 * rng.standard_normal(40)
@@ -449,7 +452,7 @@ def agrees(beta, mean, variance):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_posterior_agrees_with_quadrature(name):
     """Two numbers for each of fourteen families, false positives 1e-7 for each: 3e-6 in all."""
-    model, mean, variance = quadrature_case(FAMILIES[name][0], FAMILIES[name][3])
+    model, mean, variance = quadrature_case(name)
     tree = tb.sample(model, draws=4000, chains=2, seed=4, threads=1, progress=False)
     agrees(tree["posterior"]["beta"].values[..., 0], mean, variance)
     assert tree.attrs["bound_violations"] == 0
@@ -470,7 +473,7 @@ BY_KERNEL = [
 @pytest.mark.parametrize(("name", "kernel"), BY_KERNEL, ids=repr)
 def test_grouped_trials_by_every_kernel(name, kernel):
     """Rows are thinned here, so bounds matter. Two numbers for each of seven, false positives 1e-7 for each."""
-    model, mean, variance = quadrature_case(FAMILIES[name][0], FAMILIES[name][3])
+    model, mean, variance = quadrature_case(name)
     tree = tb.sample(model, kernel, draws=8000, chains=2, seed=5, threads=1, progress=False)
     agrees(tree["posterior"]["beta"].values[..., 0], mean, variance)
     assert tree.attrs["bound_violations"] == 0
@@ -481,7 +484,7 @@ def test_grouped_trials_by_every_kernel(name, kernel):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_posterior_agrees_with_quadrature_closely(name):
     """The same with twenty thousand draws of four chains, and the errors that `tb.summary` states."""
-    model, mean, variance = quadrature_case(FAMILIES[name][0], FAMILIES[name][3])
+    model, mean, variance = quadrature_case(name)
     table = tb.summary(tb.sample(model, draws=20_000, chains=4, seed=4, progress=False))
     # Two z-tests for each of fourteen families, each with a false-positive rate of 1e-7.
     assert abs(table["mean"].iloc[0] - mean) < 5.33 * table["mcse_mean"].iloc[0]
