@@ -610,6 +610,12 @@ def test_cut_points_are_levels_too(frame):
     assert "as the intercept does" in tb.glm("z ~ x", frame, **given).notes[-1]
 
 
+def test_labels_may_be_compared_beside_a_transform(frame):
+    model = tb.glm("y ~ I((g == 'a') * scale(x))", frame, BERNOULLI)
+    scaled = (frame["x"] - frame["x"].mean()) / frame["x"].std()
+    np.testing.assert_allclose(model.source.whole.X[:, 1], np.where(frame["g"] == "a", scaled, 0.0), atol=1e-12)
+
+
 def test_a_stray_label_among_numbers_is_refused(frame, tmp_path, monkeypatch):
     long = pd.concat([frame] * 3, ignore_index=True)
     for values in (long["m"], long["x"].round(3)):
@@ -839,6 +845,10 @@ WRONG = {
     "log of labels": (
         lambda f: tb.glm("y ~ log(g)", f, BERNOULLI),
         "needs numbers; the column holds labels",
+    ),
+    "scaled labels": (
+        lambda f: tb.glm("y ~ scale((g == 'a') * x)", f, BERNOULLI),
+        "learns from all rows, .* of labels \\('g'\\). Use the comparison without the transform",
     ),
     "computing with a spline": (lambda f: tb.glm("y ~ {bs(x, df=4) + 1}", f, BERNOULLI), "several columns"),
     "log of 0": (lambda f: tb.glm("y ~ log(x)", f, BERNOULLI), r"'log\(x\)' is not a finite number in \d+ rows"),

@@ -117,6 +117,11 @@ class Expression:
         return None
 
     @property
+    def learned_from(self) -> tuple[str, ...]:
+        """Columns inside of transforms that learn from all rows."""
+        return tuple(name for part in _learning(self.node) for name in _columns_in(part))
+
+    @property
     def bounded(self) -> tuple[str, ...]:
         """Columns in B-splines that are not defined beyond the data they were learned from."""
         calls = [part for part in ast.walk(self.node) if isinstance(part, ast.Call) and _ends_with_data(part)]
@@ -259,12 +264,12 @@ def _columns_in(node: ast.AST) -> list[str]:
     return list(found)
 
 
+def _learning(node: ast.AST) -> list[ast.Call]:
+    return [part for part in ast.walk(node) if isinstance(part, ast.Call) and _function_name(part.func) in STATEFUL]
+
+
 def _learned_in(node: ast.AST) -> list[str]:
-    return [
-        ast.unparse(part)
-        for part in ast.walk(node)
-        if isinstance(part, ast.Call) and _function_name(part.func) in STATEFUL
-    ]
+    return [ast.unparse(part) for part in _learning(node)]
 
 
 @cache

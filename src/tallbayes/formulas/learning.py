@@ -202,11 +202,16 @@ def _sample(expression: Expression, found: Survey, states: States) -> Any:
     """Return what an expression gives on the rows that were kept; transforms in it learn from them."""
     columns: dict[str, Value] = dict(found.sample(expression.columns))
     rows = len(next(iter(columns.values()))) if columns else 1
-    for name in expression.columns:
-        if name not in columns:  # labels: only their levels matter here
-            levels = found.ordered(name)
-            columns[name] = Labels(np.zeros(rows, dtype=np.int64), levels)
-    return evaluate(expression, columns, states)
+    labels = [name for name in expression.columns if name not in columns]
+    for name in labels:  # only their levels matter here
+        columns[name] = Labels(np.zeros(rows, dtype=np.int64), found.ordered(name))
+    made = evaluate(expression, columns, states)
+    if among := [name for name in labels if name in expression.learned_from]:
+        raise InputError(
+            f"formula: {expression.text!r} has a transform that learns from all rows, such as their mean, of labels "
+            f"({among[0]!r}). Use the comparison without the transform, or make a column of numbers of it first."
+        )
+    return made
 
 
 def _levels(expression: Expression, sample: Any, found: Survey) -> tuple[Any, ...]:
