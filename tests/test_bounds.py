@@ -20,6 +20,8 @@ from tallbayes.kernels.target import STEP, row_of, shifted, state_factors, step_
 from tallbayes.kernels.thinning import intensity_of, try_row
 from tallbayes.plan.forecast import factors_of_pairs
 from tallbayes.setup.bounds import distance_from_centre
+from tallbayes.setup.bundles import LIMIT as OF_BUNDLE
+from tallbayes.setup.bundles import SCALE
 from tallbayes.sources.memory import describe, load_row
 
 FAMILIES = {
@@ -314,6 +316,23 @@ def test_a_bound_that_is_one_percent_too_small_is_noticed(share, sketch, monkeyp
         assert driver.violations == 0
     else:
         assert driver.violations > 10
+
+
+@pytest.mark.parametrize("share", [1.0, 0.99])
+@pytest.mark.parametrize("what", ["pieces", "limits"])
+def test_a_bundle_that_is_one_percent_too_small_is_noticed(what, share):
+    # The root of a piece is lowered, so pieces by 2 %: rounding to bytes lifts them by 1.2 %.
+    model, proposal, bound = attaining()
+    prepared = tb.kernels.ScalableMH(1, bound, proposal, math.inf, sketch=True).prepare(model, threads=1)
+    bundles = prepared.target.bundles
+    if what == "pieces":
+        bundles.facts[:, SCALE] *= np.float32(share)
+    else:
+        bundles.table[:, OF_BUNDLE] *= share
+    driver = Driver(prepared, stream(3), np.array([1.0]))
+    draws = run(driver, 40_000)
+    assert draws.rows_touched.sum() > 50
+    assert driver.violations > 10 if share < 1.0 else driver.violations == 0
 
 
 @pytest.mark.parametrize("case", ["logistic-normal", "student-flat", "poisson", "cloglog", "single-twelve"])

@@ -380,3 +380,13 @@ def test_core_rows_are_in_no_piece(free):
         core = bundles.rows < 30 * free
         assert np.all(pieces[core] == 0.0)
         assert np.all(pieces[~core] > 0.0)
+
+
+@pytest.mark.parametrize("size", [1e-155, 1e-200, 5e-324])
+def test_a_row_whose_square_underflows_is_a_row_of_zeros(size):
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((500, 3)), (rng.random(500) < 0.5).astype(float)
+    X[7] *= size
+    prepared = prepared_with(tb.Regression(X, y, tb.families.Bernoulli(), tb.priors.Normal(0.0, 1.0)), 2)
+    assert np.all(np.isfinite(prepared.target.bundles.facts))
+    assert 0.0 < prepared.target.bound.total < np.inf

@@ -1,6 +1,9 @@
 """How functions compile: parts of others, and without garbage collection."""
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -110,3 +113,52 @@ def test_no_machine_code_is_made_of_a_part():
     for part in (_twice, _thrice, _six_times):
         (made,) = part.overloads.values()
         assert not made.library.codegen._engine.is_symbol_defined(made.fndesc.llvm_func_name)
+
+
+PRINTING = """
+from tallbayes.compiled import compiled, compiled_within
+
+@compiled_within
+def inner(x):
+    print("x is", x)
+    return x
+
+@compiled
+def outer(x):
+    return inner(x) + 1.0
+
+assert outer(1.5) == 2.5
+"""
+
+
+def test_a_part_may_print(tmp_path):
+    script = tmp_path / "printing.py"
+    script.write_text(PRINTING)
+    environment = {**os.environ, "TALLBAYES_CACHE_DIR": str(tmp_path), "TALLBAYES_COMPILE_ALONE": "1"}
+    for _ in ("compiled", "from the disk"):
+        ran = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True, env=environment
+        )
+        assert ran.stdout == "x is 1.5\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_is_not_held_by_threads_of_its_parent():
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with collection_paused():
+            held.set()
+            done.wait(30.0)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(30.0)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if gc.isenabled() else 1)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -204,7 +204,14 @@ class CodeCache(caching.FunctionCache):
             return None  # damaged, or not ours to read: compile again
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        """Keep what was compiled for a signature, if the disk takes it."""
+        """Keep what was compiled for a signature, if the disk takes it.
+
+        As a function from the disk is, it is told first where parts of it have what they print or raise.
+        """
+        code = data.library.codegen
+        for environment in data._find_referenced_environments():
+            if code._engine.get_global_value_address(environment.env_name):  # or it is not used
+                code.set_env(environment.env_name, environment)
         try:
             os.makedirs(self.cache_path, exist_ok=True)
             try:

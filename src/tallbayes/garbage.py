@@ -5,6 +5,7 @@ cycles, again and again, takes a sixth of a first call and a tenth of a second o
 """
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,15 @@ class _Pause:
                 if self._holders == 0 and self._was_enabled:
                     gc.enable()
 
+    def after_fork(self) -> None:
+        """Forget holders that are threads of the parent."""
+        held = self._holders > 0
+        self._lock, self._holders = threading.Lock(), 0
+        if held and self._was_enabled:
+            gc.enable()
+
 
 _pause = _Pause()
 collection_paused = _pause.held
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pause.after_fork)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tallbayes.compiled import ByAddress, compiled_within
 from tallbayes.kernels.state import BATCH, SUSPECTS
 from tallbayes.kernels.target import FALL, RISE, STEP
-from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, draw_events, try_row
+from tallbayes.kernels.thinning import ACCEPTED, REJECTED, UNFINISHED, draw_events, suspect, try_row
 from tallbayes.kernels.types import TRIALS
 from tallbayes.setup.bounds import event_factors, shift
 from tallbayes.setup.bundles import FALLS, LARGEST, LIMIT, MOST_FALLS, MOST_RISES, RISES, SCALE, Bundles
@@ -106,7 +106,7 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
     drawn, chances = room.drawn, room.chances
     ready = False
     while now.clock < now.pending:
-        if now.work >= budget or now.suspects + BATCH > SUSPECTS:
+        if now.work >= budget or now.suspects + 2 * BATCH > SUSPECTS:  # of a bundle, and of a row of it
             return UNFINISHED
         count = draw_events(numbers, table, drawn, chances, BATCH, bound.total, before, after, rng)
         now.work += count * size
@@ -126,19 +126,23 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
             total = put_pieces(bundles, bundle, kind, order, points, units, errors, pieces)
             now.exposure += total / (limit * chances[b, 0])
             at = chances[b, 1] * limit
-            if at >= total:
+            if at >= total:  # never, if the limit were below the sum of its pieces
                 continue
-            r, passed = 0, 0.0
-            while at >= passed + pieces[0, r]:
-                passed += pieces[0, r]
-                r += 1
             if not ready:
                 shift(whitening, z, room.move)
                 shift(whitening, proposed, room.other)
                 ready = True
+            suspect(numbers, room, order, places[bundle * size], total, chances[b, 0] * limit)
+            r, passed = 0, 0.0
+            while at >= passed + pieces[0, r]:
+                passed += pieces[0, r]
+                r += 1
             i = places[bundle * size + r]
-            share = share_of(rows.shares, kind, i)
-            uniform = (at - passed) / (factor * rows.psi[i])
+            whole = factor * rows.psi[i]
+            share = min(
+                share_of(rows.shares, kind, i), pieces[0, r] / whole
+            )  # the row may reach its piece, no more
+            uniform = (at - passed) / whole
             if try_row(rows, likelihood, numbers, room, order, i, kind, factor, share, uniform):
                 if count < BATCH:
                     now.clock -= now.pending  # it was seen to outlast the step: only what is beyond is fresh

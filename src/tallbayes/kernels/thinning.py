@@ -68,8 +68,7 @@ def try_row(
     """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look."""
     design, responses, weights, offsets, psi, _, _ = rows
     centre, layout, remainders, parameters = likelihood
-    suspects, move, other, row, ends, pair, _, _ = room
-    now, d = numbers[0], centre.size
+    _, move, other, row, ends, pair, _, _ = room
     if layout.shape[0] > 0:
         x = row[: design[COLUMNS]]
         load_row(design, i, x)
@@ -81,18 +80,27 @@ def try_row(
     weight = weights[min(i, weights.size - 1)]
     intensity = intensity_of(kind, weight * pair[0], weight * pair[1])
     limit = factor * psi[i]
-    now.rows += 1
-    if not intensity <= limit * share * (1.0 + CERTAIN * (order + 1) * (d + 2)):
-        at = now.suspects
-        suspects[at, ROW] = i
-        suspects[at, INTENSITY] = intensity
-        suspects[at, LIMIT] = limit * share
-        suspects[at, FAR] = max(now.distance, now.proposed_distance)
-        for j in range(d):
-            suspects[at, FACTS + j] = move[j]
-            suspects[at, FACTS + d + j] = other[j]
-        now.suspects += 1
+    numbers[0].rows += 1
+    suspect(numbers, room, order, i, intensity, limit * share)
     return uniform * limit < intensity
+
+
+@compiled_within
+def suspect(numbers: Any, room: Room, order: int, i: int, intensity: float, limit: float) -> None:
+    """Keep what is above its limit, but for the rounding of that, for a closer look (`kernels/monitor.py`)."""
+    suspects, move, other, _, _, _, _, _ = room
+    now, d = numbers[0], move.size
+    if intensity <= limit * (1.0 + CERTAIN * (order + 1) * (d + 2)):
+        return
+    at = now.suspects
+    suspects[at, ROW] = i
+    suspects[at, INTENSITY] = intensity
+    suspects[at, LIMIT] = limit
+    suspects[at, FAR] = max(now.distance, now.proposed_distance)
+    for j in range(d):
+        suspects[at, FACTS + j] = move[j]
+        suspects[at, FACTS + d + j] = other[j]
+    now.suspects += 1
 
 
 @compiled_within

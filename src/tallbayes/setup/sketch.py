@@ -119,13 +119,16 @@ def fill_sketch(sketch: Sketch, block: Block, white: Matrix) -> None:
 
 @compiled
 def _round(white: Matrix, codes: NDArray[np.int8], steps: NDArray[np.float32]) -> None:
-    """Round whitened rows to whole multiples of a step of their own; a row of zeros has none."""
+    """Round whitened rows to whole multiples of a step of their own; a row of zeros has none.
+
+    Nor has one whose square is no number but 0: its length is 0 to everyone.
+    """
     for r in range(white.shape[0]):
         largest, square = 0.0, 0.0
         for j in range(white.shape[1]):
             largest = max(largest, abs(white[r, j]))
             square += white[r, j] * white[r, j]
-        if largest > 0.0:
+        if square > 0.0:
             per_step = LEVELS / largest
             steps[r] = np.float32(1.0 / (per_step * np.sqrt(square)) * 1.000001)
             for j in range(white.shape[1]):
