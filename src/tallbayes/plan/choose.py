@@ -232,7 +232,8 @@ def _into_tails(chosen: Chosen, draws: int, threads: int | None) -> Chosen:
         return chosen
     again = _rehearsed(kernel, model, chosen.forecasts, threads)
     why = f"{chosen.forecasts[0].name}: chains that thin rows miss the tails of so skewed a posterior"
-    return replace(again, stuck=why) if again.rehearsal.efficiency >= LEAST_IN_TAILS else chosen
+    least = LEAST_IN_TAILS if model.predictors.linear else chosen.rehearsal.efficiency / 2
+    return replace(again, stuck=why) if again.rehearsal.efficiency >= least else chosen
 
 
 def _with_steps(chosen: Chosen, draws: int) -> Chosen:
