@@ -246,6 +246,12 @@ def test_a_design_of_the_scale_is_called_by_its_name(data, tmp_path):
         (lambda: tb.proposals.CrankNicolson(rho=math.nan), "rho=nan must satisfy"),
         (lambda: tb.proposals.CrankNicolson(walk_every=-1), "walk_every=-1 must be a whole number, 0 or more"),
         (lambda: tb.proposals.SurrogateSteps(steps=4), "steps=4 must be 3, 5, 7"),
+        (lambda: tb.kernels.ScalableMH(sketch="yes"), "sketch='yes' must be True or False"),
+        (lambda: tb.kernels.ScalableMH(core=1), "core=1 must be True or False"),
+        (
+            lambda: tb.kernels.MetropolisHastings(tb.proposals.CrankNicolson(tabulated=True)),
+            "draws from tables of the surrogate, which this kernel does not have",
+        ),
         (lambda: tb.proposals.SurrogateSteps(keep=1.0), r"keep=1\.0 must satisfy 0 <= keep < 1"),
         (lambda: tb.proposals.SurrogateSteps(walk_every=1), "walk_every=1 must be a whole number, 2 or more"),
         (lambda: tb.proposals.SurrogateSteps(walk_scale=0.0), r"walk_scale=0\.0 must be a positive"),

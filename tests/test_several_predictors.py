@@ -499,6 +499,8 @@ def test_what_is_expected_and_drawn_agree():
             "prior of the coefficients of the log scale",
         ),
         (lambda X, y: tb.Regression(X, y, tb.families.ZeroInflatedPoisson(3)), "expected a prior such as"),
+        (lambda X, y: tb.Regression(X, np.where(y > 1, np.nan, y), tb.families.Categorical()), "row 2 is nan"),
+        (lambda X, y: tb.Regression(X, np.where(y > 1, np.nan, y), tb.families.Ordinal()), "row 2 is nan"),
     ],
 )
 def test_what_cannot_be_is_refused(make, words):
@@ -506,6 +508,32 @@ def test_what_cannot_be_is_refused(make, words):
     X, y = rng.standard_normal((30, 2)), (np.arange(30) % 3).astype(float)
     with pytest.raises(tb.errors.InputError, match=words):
         make(X, y)
+
+
+ENDLESS = {
+    "size": (tb.families.NegativeBinomial(tb.priors.Flat()), None),
+    "zero_logit": (tb.families.ZeroInflatedPoisson(tb.priors.Flat()), None),
+    "zero_logit up to a number": (tb.families.ZeroInflatedPoisson(tb.priors.Uniform(-np.inf, 3.0)), None),
+    "zero_logit_beta": (tb.families.ZeroInflatedPoisson(tb.priors.Flat()), np.ones((30, 1))),
+}
+
+
+@pytest.mark.parametrize("which", ENDLESS)
+def test_no_posterior_is_made_of_a_limit_that_data_never_rule_out(which):
+    family, design = ENDLESS[which]
+    X, y = np.random.default_rng(2).standard_normal((30, 2)), (np.arange(30) % 3).astype(float)
+    with pytest.raises(tb.errors.NoModeError, match=r"counts are Poisson, .* the posterior does not exist"):
+        tb.Regression(X, y, family, scale_design=design)
+
+
+def test_what_data_do_rule_out_may_be_flat():
+    X, y = np.random.default_rng(2).standard_normal((30, 2)), (np.arange(30) % 3).astype(float)
+    for family, design in (
+        (tb.families.HurdlePoisson(tb.priors.Flat()), None),
+        (tb.families.ZeroInflatedPoisson(tb.priors.Uniform(-8.0, np.inf)), None),
+        (tb.families.ZeroInflatedPoisson(tb.priors.Flat()), X[:, :1]),
+    ):
+        assert tb.Regression(X, y, family, scale_design=design).d > 2
 
 
 def test_classes_and_levels_are_named():

@@ -1,8 +1,10 @@
 """Noise of unknown scale: derivatives, bounds in both directions, priors, posteriors in closed form, refusals."""
 
+import dataclasses
 import itertools
 import json
 import math
+import warnings
 
 import mpmath
 import numpy as np
@@ -369,6 +371,33 @@ def test_what_cannot_be_is_refused(make, words):
     X, y = rng.standard_normal((40, 3)), rng.standard_normal(40)
     with pytest.raises((tb.errors.InputError, tb.errors.NoModeError), match=words.replace("(", r"\(")):
         make(X, y)
+
+
+@pytest.mark.parametrize(("rows", "on_all"), [(40, True), (1251, False)])
+def test_a_skewed_scale_of_few_rows_is_followed_on_all_of_them(rows, on_all):
+    y = np.random.default_rng(3).standard_normal(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a mean and a scale are no reason to warn
+        tree = tb.sample(tb.Regression(np.ones((rows, 1)), y, tb.families.Gaussian()), seed=1, progress=False)
+    assert (json.loads(tree.attrs["plan"])["truncation"] == 0.0) is on_all
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("weight", "prior", "exists"), [(4.0, FLAT, False), (4.04, FLAT, True), (1.5, None, True)])
+def test_a_flat_scale_needs_rows_beside_the_coefficients(name, weight, prior, exists):
+    # The density of the scale falls like its power 3 - weight: 4 is the first that has no finite integral.
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((8, 3)), rng.standard_normal(8)
+    family = dataclasses.replace(FAMILIES[name][0], scale=FLAT)
+
+    def make():
+        return tb.Regression(X, y, family, prior, weights=np.full(8, weight / 8))
+
+    if exists:
+        assert not make().coefficient_priors.proper[-1]
+    else:
+        with pytest.raises(tb.errors.NoModeError, match=r"total weight of 4 .* without a finite integral"):
+            make()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

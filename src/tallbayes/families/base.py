@@ -25,6 +25,8 @@ class Family(ABC):
     """a, if g(t) - a t is a concave function of t^2, so that g has a parabola above it that touches at any t: 1/2 for
     log(1 + e^t) (Jaakkola and Jordan), 0 for many even g. None if it is not, or not known."""
 
+    endless = ("", "")
+    """A further parameter that no data keep from its limit, and what the family is there; its prior must be proper."""
     in_place_of_intercept = ""
     """What a family has in the place of an intercept, so that a constant column is not identified beside it."""
 

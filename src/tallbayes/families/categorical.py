@@ -290,10 +290,12 @@ class Categorical(Family):
         """Return the family with its classes counted, if that was left open."""
         if self.classes is not None:
             return self
-        if y is None or not y.size or not np.all(np.isfinite(y)):
+        if y is None or not y.size:
             raise InputError(
                 "Categorical: classes=None counts them in arrays; say how many there are, e.g. Categorical(4)."
             )
+        if not np.all(np.isfinite(y)):
+            return Categorical(2)  # a pass over the rows refuses them, and says which
         seen = np.unique(np.maximum(y, 0.0))
         if seen.size < 2 or not np.array_equal(seen, np.arange(seen.size)):
             raise InputError(

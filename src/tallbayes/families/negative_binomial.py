@@ -50,6 +50,7 @@ class NegativeBinomial(CountResponse, LogMean):
 
     size: Any = None
     second = "size"
+    endless = ("size", "towards infinity counts are Poisson")
     parabola_slope = 0.5
 
     def __post_init__(self) -> None:

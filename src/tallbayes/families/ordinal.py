@@ -254,10 +254,12 @@ class Ordinal(Family):
 
     def for_responses(self, y: Vector | None) -> "Ordinal":
         """Return the family with its levels counted, if that was left open."""
-        if y is None or not y.size or not np.all(np.isfinite(y)):
+        if y is None or not y.size:
             if self.levels is not None:
                 return self
             raise InputError("Ordinal: levels=None counts them in arrays; say how many there are, e.g. Ordinal(5).")
+        if not np.all(np.isfinite(y)):  # a pass over the rows refuses them, and says which
+            return self if self.levels is not None else replace(self, levels=3)
         seen = np.unique(y)
         if self.levels is None and seen.size < 3:
             raise InputError(

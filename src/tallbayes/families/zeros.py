@@ -251,6 +251,7 @@ class ZeroInflatedPoisson(_WithZeros):
 
     zeros: Any = None
     _kind = INFLATED
+    endless = ("zero_logit", "towards minus infinity counts are Poisson")
     _unknown = "nothing tells the zeros of the Poisson from the others"
 
 

@@ -53,3 +53,8 @@ def refuse_surrogate_steps(owner: str, proposal: Proposal | None) -> None:
             f"{owner}: proposal={proposal!r} is made of steps on a surrogate, which this kernel does not have. Use it "
             "with tb.kernels.ScalableMH, or choose another, e.g. tb.proposals.PreconditionedWalk()."
         )
+    if proposal is not None and proposal.tabulated:
+        raise InputError(
+            f"{owner}: proposal={proposal!r} draws from tables of the surrogate, which this kernel does not have. Use "
+            "it with tb.kernels.ScalableMH, or leave out tabulated=True."
+        )

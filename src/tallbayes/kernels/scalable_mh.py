@@ -85,6 +85,8 @@ class ScalableMH(Kernel):
             raise InputError(f"ScalableMH: order={self.order!r} must be 1, 2 or 3 (or None).")
         check_parts("ScalableMH", self.bound, self.proposal, self.truncation)
         for name, part in (("sketch", self.sketch), ("core", self.core)):
+            if not (part is None or isinstance(part, bool | np.bool_)):
+                raise InputError(f"ScalableMH: {name}={part!r} must be True or False, or None to have it chosen.")
             if part and isinstance(self.bound, Global):
                 raise InputError(
                     f"ScalableMH: {name}=True needs local bounds; leave bound=None or use tb.bounds.Local()."

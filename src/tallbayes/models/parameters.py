@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tallbayes.errors import InputError
+from tallbayes.checks import counted
+from tallbayes.errors import InputError, NoModeError
 from tallbayes.models.starts import refuse_certain_scale, refuse_certain_shape
 from tallbayes.priors import HalfStudentT, InverseGamma, Prior, ScalePrior, WeaklyInformative
 from tallbayes.priors.coefficients import constant_columns, weak_scales
-from tallbayes.priors.resolved import NORMAL, CoefficientPriors, joined, resolved
+from tallbayes.priors.resolved import FLAT, NORMAL, POWER, UNIFORM, CoefficientPriors, joined, resolved
 from tallbayes.sources.arrays import ArraySource, design_matrix
 from tallbayes.sources.base import Source
 
@@ -132,7 +133,45 @@ def all_priors(
         names = model.structure.names[output.first : output.first + output.count]
         one = SomeColumns(np.ones(1), np.ones(1))
         parts += [given[n].resolve(one, 1.0) if n in given else part.part(j) for j, n in enumerate(names)]
-    return joined(*parts)
+    every = joined(*parts)
+    _refuse_endless(model, every, columns)
+    _refuse_too_few_for_a_flat_scale(model, every)
+    return every
+
+
+def _refuse_endless(model: "Regression", priors: CoefficientPriors, columns: int) -> None:
+    """Raise for a flat prior of a parameter that no data keep from its limit: the posterior does not exist."""
+    name, limit = model.family.endless
+    for output in model.structure.outputs[1:]:
+        if output.name not in (name, f"{name}_beta"):
+            continue
+        own = SomeColumns.of(model.profile, columns, model.profile.mean.size)
+        levels = constant_columns(own) if output.name != name else np.ones(output.count, dtype=np.bool_)
+        for j in np.flatnonzero(levels) + output.first:
+            unbounded = priors.kind[j] == UNIFORM and priors.location[j] == -math.inf
+            if priors.kind[j] == FLAT or unbounded or (priors.kind[j] == POWER and priors.location[j] == 0.0):
+                raise NoModeError(
+                    f"{model.family.title}: {model.structure.names[j]!r} has a flat prior, and {limit}, which data "
+                    "never rule out: the posterior does not exist. Give it a proper prior, or leave it to the default."
+                )
+
+
+def _refuse_too_few_for_a_flat_scale(model: "Regression", priors: CoefficientPriors) -> None:
+    """Raise where the density of a scale with a flat prior falls too slowly to have a finite integral.
+
+    Of w rows, with their weights, and c coefficients with flat priors it falls like the power c - w.
+    """
+    at = [output.first for output in model.structure.outputs[1:] if output.name == "scale"]
+    if not at or priors.proper[at[0]]:
+        return
+    flat, weight = int(np.count_nonzero(~np.delete(priors.proper, at[0]))), model.profile.weight
+    if not weight - flat > 1.0:
+        raise NoModeError(
+            f"{model.family.title}: under a flat prior of the scale and of {counted(flat, 'coefficient')}, rows with a "
+            f"total weight of {weight:g} leave the density of the scale without a finite integral: the posterior does "
+            f"not exist. Expected a total above {flat + 1}; or give the scale a proper prior, e.g. "
+            "scale=tb.priors.HalfNormal(10)."
+        )
 
 
 def _of_positive(model: "Regression", name: str) -> CoefficientPriors:
