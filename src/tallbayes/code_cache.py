@@ -106,7 +106,7 @@ class SecondProcess:
     end, this process compiles for itself: nothing depends on it but time.
     """
 
-    ITS_OWN = frozenset({"run_chunk", "_thin", "_none"})
+    ITS_OWN = frozenset({"run_chunk", "_thin", "_none", "form_theta"})
     """What it compiles (`kernels/precompile.py`)."""
     ALONE = "TALLBAYES_COMPILE_ALONE"
     """An environment variable that keeps it from being started."""

@@ -6,6 +6,7 @@ import numpy as np
 from numba import typeof, types
 
 from tallbayes.code_cache import SecondProcess, directory
+from tallbayes.kernels.coefficients import form_theta
 from tallbayes.kernels.scalable_mh_steps import run_chunk
 from tallbayes.kernels.state import empty_draws
 from tallbayes.kernels.surrogate_trials import no_surrogate_trials
@@ -37,3 +38,5 @@ def precompile(where: str) -> None:
             *pointers,
         )
     )
+    vector, matrix = types.float64[::1], types.float64[:, ::1]
+    form_theta.compile((vector, matrix, types.boolean, matrix, matrix))  # type: ignore[attr-defined]

@@ -26,7 +26,6 @@ from tallbayes.models.products import (
     times_transposed,
     weighted_gram,
     weighted_triples,
-    whitened_lengths,
 )
 from tallbayes.sources.base import Block
 
@@ -120,7 +119,8 @@ class Linear(Predictors):
 
     def norms(self, block: Block, inverse_root: Matrix, sums: Matrix | None = None) -> Matrix:
         """Return a_i = |L^-1 x_i|."""
-        return whitened_lengths(block.X, inverse_root)[None]
+        white = self.whitened(block, inverse_root)
+        return row_lengths(white)[None]
 
     def gradient(self, block: Block, slopes: Matrix) -> Vector:
         """Return the slopes' sum of rows."""

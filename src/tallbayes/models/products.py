@@ -86,17 +86,6 @@ def times_transposed(rows: Matrix, lower: Matrix) -> Matrix:
     return out
 
 
-def whitened_lengths(rows: Matrix, lower: Matrix) -> Vector:
-    """Return the Euclidean length of each row of rows @ lower.T, a tile at a time: it stays in the cache."""
-    n, d = rows.shape
-    out = np.empty(n)
-    tile = max(TILE // max(d, 1), FEWEST_ROWS)
-    for first in range(0, n, tile):
-        last = min(first + tile, n)
-        _put_lengths(times_transposed(rows[first:last], lower), out[first:last])
-    return out
-
-
 def row_lengths(rows: Matrix) -> Vector:
     """Return the Euclidean length of each row."""
     out = np.empty(rows.shape[0])

@@ -7,15 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled_borrowing
 from tallbayes.errors import InputError
 from tallbayes.kernels.base import Prepared
+from tallbayes.kernels.coefficients import form_theta
 from tallbayes.kernels.driver import Driver
 from tallbayes.kernels.state import DRAW_BYTES, LARGEST_CHUNK, Draws, empty_draws, first_draws
 from tallbayes.sources.supply import RUN, Stream
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 CHUNK_SECONDS = 0.08
 """Chunks are cut to about this long: compiled code does not see Ctrl-C, and progress is shown in between."""
@@ -191,19 +188,3 @@ class Chain:
         """Return what is worth showing now."""
         steps = max(self.done, 1)
         return Status(self.done, self.total, self.warmup, self._accepted / steps, self._rows / steps, self._full)
-
-
-@compiled_borrowing
-def form_theta(centre: Vector, inverse_root: Matrix, triangular: bool, z: Matrix, theta: Matrix) -> None:
-    """Put centre + W z of every row of z into theta; W' = L^-1 mostly is lower triangular.
-
-    Not a library's matrix product, whose rounding can depend on how many rows it gets: the draws must not
-    depend on the size of a chunk.
-    """
-    steps, d = z.shape
-    for r in range(steps):
-        for i in range(d):
-            theta[r, i] = centre[i]
-        for j in range(d):
-            for i in range(j + 1 if triangular else d):
-                theta[r, i] += inverse_root[j, i] * z[r, j]
