@@ -82,6 +82,7 @@ BATCHES = replay("'logistic-normal', 'SMH2-local', 'independent', inf, 3.0", "in
 TABLES = tails("'logit', 2, 'independent', inf, 3.0")
 CORE = tails("'logit', 2, 'no-table', inf, 3.0")
 MONITOR = "test_bounds.py::test_a_bound_that_is_one_percent_too_small_is_noticed[0.99-False]"
+MONITOR_OF_BUNDLES = "test_bounds.py::test_a_bundle_that_is_one_percent_too_small_is_noticed"
 MONITOR_OF_SKETCH = "test_bounds.py::test_a_bound_that_is_one_percent_too_small_is_noticed[0.99-True]"
 ALLOWANCE = "test_bundles.py::test_the_allowance_for_rounding_is_reached_and_no_more[200]"
 REACHED = "test_bundles.py::test_limits_are_reached"
@@ -334,8 +335,8 @@ MUTANTS: list[tuple[str, ...]] = [
     (
         "sketched thinning: level within a row not lowered",
         "kernels/sketched_thinning.py",
-        "uniform = (at - passed) / (factor",
-        "uniform = at / (factor",
+        "uniform = (at - passed) / whole",
+        "uniform = at / whole",
         SKETCHED,
     ),
     (
@@ -638,23 +639,23 @@ MUTANTS: list[tuple[str, ...]] = [
     (
         "thinning: offset ignored",
         "kernels/thinning.py",
-        "offsets[min(i, offsets.size - 1)], centre",
-        "0.0, centre",
+        "offset = offsets[min(i, offsets.size - 1)]",
+        "offset = 0.0",
         SINGLE,
     ),
     # kernels: the monitor
     (
         "monitor: 1 % tolerated within a chain",
         "kernels/thinning.py",
-        "limit * share * (1.0 + CERTAIN",
-        "limit * share * (1.01 + CERTAIN",
+        "limit * (1.0 + CERTAIN",
+        "limit * (1.01 + CERTAIN",
         MONITOR,
     ),
     (
         "monitor: 30 % tolerated within a chain",
         "kernels/thinning.py",
-        "limit * share * (1.0 + CERTAIN",
-        "limit * share * (1.3 + CERTAIN",
+        "limit * (1.0 + CERTAIN",
+        "limit * (1.3 + CERTAIN",
         MONITOR,
     ),
     (
@@ -684,9 +685,23 @@ MUTANTS: list[tuple[str, ...]] = [
     (
         "monitor: off with a sketch",
         "kernels/sketched_thinning.py",
-        "            share = share_of(rows.shares, kind, i)\n",
-        "            share = np.inf\n",
+        "share = min(share_of(rows.shares, kind, i), pieces[0, r] / whole)",
+        "share = np.inf",
         MONITOR_OF_SKETCH,
+    ),
+    (
+        "monitor: pieces of bundles not looked at",
+        "kernels/sketched_thinning.py",
+        "share = min(share_of(rows.shares, kind, i), pieces[0, r] / whole)",
+        "share = share_of(rows.shares, kind, i)",
+        f"{MONITOR_OF_BUNDLES}[pieces-0.99]",
+    ),
+    (
+        "monitor: limits of bundles not looked at",
+        "kernels/sketched_thinning.py",
+        "total, chances[b, 0] * limit)",
+        "total, np.inf)",
+        f"{MONITOR_OF_BUNDLES}[limits-0.99]",
     ),
     (
         "monitor of zig-zag: 1 % tolerated",

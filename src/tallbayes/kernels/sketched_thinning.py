@@ -139,9 +139,8 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
                 r += 1
             i = places[bundle * size + r]
             whole = factor * rows.psi[i]
-            share = min(
-                share_of(rows.shares, kind, i), pieces[0, r] / whole
-            )  # the row may reach its piece, no more
+            # The row may reach its piece, and no more.
+            share = min(share_of(rows.shares, kind, i), pieces[0, r] / whole)
             uniform = (at - passed) / whole
             if try_row(rows, likelihood, numbers, room, order, i, kind, factor, share, uniform):
                 if count < BATCH:
