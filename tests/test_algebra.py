@@ -62,7 +62,8 @@ def test_acceptance_is_the_papers_and_reversible(case, rule, proposal):
         found = enumeration.rate(z, other)
         np.testing.assert_allclose(found, expected.rate, rtol=1e-9)
         np.testing.assert_array_equal(found, enumeration.rate(other, z))
-        assert found[0] == step_rate(b.prepared.target, z[0], other[0])
+        one_by_one = [step_rate(b.prepared.target, *pair) for pair in zip(z, other, strict=True)]
+        np.testing.assert_array_equal(found, one_by_one)
         if b.rule.radius is not None:
             assert 0.2 < np.mean(np.isinf(found)) < 0.8
         # Half-way between two rates, so that rounding does not decide on which side of R a pair is.
