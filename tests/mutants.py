@@ -277,6 +277,20 @@ MUTANTS: list[tuple[str, ...]] = [
         "test_bundles.py::test_a_state_may_be_longer_when_it_is_rounded",
     ),
     (
+        "lengths: 1 % of what single precision may lose is forgotten",
+        "models/products.py",
+        "(d + 4) * UNIT_ROUNDOFF",
+        "0.99 * (d + 4) * UNIT_ROUNDOFF",
+        "test_components.py::test_what_single_precision_may_lose_is_added_to_lengths",
+    ),
+    (
+        "lengths: rows that nearly cancel are not computed anew",
+        "models/products.py",
+        "close = lost <= SLACK * length and",
+        "close =",
+        "test_components.py::test_lengths_of_products_are_never_too_small",
+    ),
+    (
         "sketch: products overflow",
         "setup/sketch.py",
         "FINE_LEVELS, LARGEST_SUM = 32767.0, 2.0**31 - 1.0",

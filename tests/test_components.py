@@ -16,6 +16,7 @@ from problems import CASES, Driver, bench, in_batches, run, stream
 from tallbayes.kernels.target import step_rate
 from tallbayes.models import products
 from tallbayes.models.products import (
+    lengths_of_products,
     mixed_moments,
     row_lengths,
     times_transposed,
@@ -250,7 +251,7 @@ def test_weighted_products_take_weights_of_any_sign(negative):
 
 
 def gram_tile(d):
-    return max(products.TILE // d, products.FEWEST_ROWS)
+    return products.SCALED // d
 
 
 def triples_tile(d):
@@ -308,7 +309,7 @@ TRIANGLES = {
 
 
 @pytest.mark.parametrize("shape", TRIANGLES)
-@pytest.mark.parametrize("d", [1, 10, products.PANEL, products.PANEL + 1, 2 * products.PANEL + 1])
+@pytest.mark.parametrize("d", [1, 10, 32, 33, 64, 65, 129])
 def test_rows_times_a_matrix_of_many_panels(d, shape):
     rows, _ = rows_and_weights(2 * gram_tile(d) + 1, d)
     square, _ = rows_and_weights(d, d, seed=4)
@@ -332,6 +333,47 @@ def test_mixed_moments_of_many_rows(widths):
 def test_lengths_of_many_rows(d):
     rows, _ = rows_and_weights(2 * gram_tile(d) + 1, d)
     np.testing.assert_allclose(row_lengths(rows), np.sqrt(np.einsum("na,na->n", rows, rows)), rtol=1e-13)
+
+
+def precise_lengths(rows, matrix):
+    products = rows.astype(np.longdouble) @ matrix.T.astype(np.longdouble)
+    return np.sqrt(np.einsum("na,na->n", products, products))
+
+
+FACTORS = {
+    "plain": lambda d: np.tril(np.random.default_rng(1).standard_normal((d, d))) + 4.0 * np.eye(d),
+    "full": lambda d: np.random.default_rng(2).standard_normal((d, d)),
+    "scaled": lambda d: np.tril(np.ones((d, d))) * np.logspace(-120, 120, d),
+    "close to singular": lambda d: np.linalg.inv(
+        np.linalg.cholesky(np.full((d, d), 1.0 - 1e-9) + 1e-9 * np.eye(d))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+@pytest.mark.parametrize("d", [10, products.FEW_COLUMNS, products.FEW_COLUMNS + 1, 33, 130])
+def test_lengths_of_products_are_never_too_small(d, name):
+    """Rows of every size, among them some whose products nearly cancel, and rows of zeros."""
+    matrix, rng = FACTORS[name](d), np.random.default_rng(d)
+    rows = rng.standard_normal((400, d)) / (np.logspace(-120, 120, d) if name == "scaled" else 1.0)
+    rows[100:200] *= np.logspace(-45, 45, 100)[:, None]
+    rows[200:250] = 1.0 + 1e-7 * rng.standard_normal((50, d))
+    rows[250:300, 1:] = 0.0
+    rows[300:310] = 0.0
+    found, wanted = lengths_of_products(rows, matrix), precise_lengths(rows, matrix)
+    exact = 1e-12 * np.linalg.cond(matrix) if name == "close to singular" else 1e-13 * d
+    assert np.all(found >= wanted * (1.0 - exact))
+    assert np.all(found <= wanted * (1.0 + (products.SLACK if d > products.FEW_COLUMNS else exact)))
+
+
+def test_what_single_precision_may_lose_is_added_to_lengths():
+    """It is so much more than is lost that the mean over rows shows how much was added."""
+    d = 70
+    matrix, rows = FACTORS["plain"](d), np.random.default_rng(5).standard_normal((4000, d))
+    added = lengths_of_products(rows, matrix) - precise_lengths(rows, matrix)
+    may_be_lost = (d + 4) * 2.0**-24 * (np.abs(rows) @ np.sqrt(np.sum(matrix**2, axis=0)))
+    assert np.mean(added) == pytest.approx(np.mean(may_be_lost), rel=0.004)
+    assert np.all(added > 0.5 * may_be_lost)
 
 
 def test_columns_of_every_kind_become_rows():

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled_sum_in_line, compiled_within
 from tallbayes.families.structure import Line
 from tallbayes.models.products import (
+    in_single_precision,
+    lengths_of_products,
     mixed_moments,
     packed_indices,
     row_lengths,
@@ -118,9 +120,8 @@ class Linear(Predictors):
         return np.asarray(np.dot(block.X, change)[None])
 
     def norms(self, block: Block, inverse_root: Matrix, sums: Matrix | None = None) -> Matrix:
-        """Return a_i = |L^-1 x_i|."""
-        white = self.whitened(block, inverse_root)
-        return row_lengths(white)[None]
+        """Return a_i = |L^-1 x_i|, or a little more (`lengths_of_products`)."""
+        return lengths_of_products(block.X, inverse_root)[None]
 
     def gradient(self, block: Block, slopes: Matrix) -> Vector:
         """Return the slopes' sum of rows."""
@@ -142,6 +143,10 @@ class Linear(Predictors):
     def whitened(self, block: Block, inverse_root: Matrix) -> Matrix:
         """Return L^-1 x_i in each line."""
         return times_transposed(block.X, inverse_root)
+
+    def white_for_all(self, block: Block, inverse_root: Matrix) -> Matrix | None:
+        """Return the same if `norms` are the lengths of these lines, and None if they are computed on their own."""
+        return None if in_single_precision(inverse_root) else self.whitened(block, inverse_root)
 
 
 class Several(Predictors):

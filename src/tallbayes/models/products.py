@@ -7,10 +7,12 @@ Passes call `np.dot` rather than the operator ``@``, which keeps the lock of the
 vector times matrix, and products of few columns): other threads would wait.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tallbayes.compiled import compiled_sum
+from tallbayes.compiled import compiled_borrowing, compiled_sum
 from tallbayes.sources.threads import room
 
 Vector = NDArray[np.float64]
@@ -18,10 +20,18 @@ Matrix = NDArray[np.float64]
 
 TILE = 2**16
 """Numbers of a tile: half a megabyte, which stays in the cache."""
-FEWEST_ROWS = 1024
-"""Of a tile whose product is to be fast."""
-PANEL = 32
-"""Columns that are taken at a time: fewer make products slow, more compute much that is known already."""
+SCALED = 2**18
+"""Numbers that are scaled before a Gram product of them: fewer of them make products slow, more leave the cache."""
+PANELS = 32, 64
+"""Columns that are taken at a time, of up to 64 and of more: fewer make products slow, more compute what is known."""
+FEW_COLUMNS = 15
+"""Products of so many are fast in float64."""
+UNIT_ROUNDOFF = 2.0**-24
+"""Of single precision."""
+SLACK = 1e-3
+"""By how much a length may be larger than it should be: bounds, and rows per step, by at most four times as much."""
+EXTREME = 1e-30, 1e30
+"""Rows are neither so small nor so large in single precision."""
 
 
 def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
@@ -31,21 +41,30 @@ def weighted_gram(rows: Matrix, weight: Vector) -> Matrix:
     A tile at a time, so that scaled rows stay in the cache.
     """
     n, d = rows.shape
-    total = np.zeros((d, d))
-    tile = min(max(TILE // max(d, 1), FEWEST_ROWS), n)
-    root, room = (
-        np.sqrt(np.abs(weight)),
-        np.empty((tile, d)),
-    )  # fresh memory for every tile costs as much as products
+    total, root = np.zeros((d, d)), np.sqrt(np.abs(weight))
+    tile = -(-n // max(1, -(-n * d // SCALED))) or 1
+    scaled = np.empty((tile, d))  # fresh memory for every tile costs as much as products
     for first in range(0, n, tile):
-        last = min(first + tile, n)
-        scaled = np.multiply(rows[first:last], root[first:last, None], out=room[: last - first])
-        total += np.dot(scaled.T, scaled)
+        some = slice(first, min(first + tile, n))
+        here = scaled[: some.stop - first]
+        if rows.flags.c_contiguous:
+            _put_multiples(rows[some], root[some], here)
+        else:
+            np.multiply(rows[some], root[some, None], out=here)
+        total += np.dot(here.T, here)
     negative = np.flatnonzero(weight < 0.0)
     if negative.size:
         away = rows[negative] * root[negative, None]
         total -= 2.0 * np.dot(away.T, away)
     return total
+
+
+@compiled_borrowing
+def _put_multiples(rows: Matrix, factor: Vector, out: Matrix) -> None:
+    """Multiply each row by a factor: NumPy takes its time with lines as short as these."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            out[i, j] = factor[i] * rows[i, j]
 
 
 def weighted_triples(rows: Matrix, weight: Vector) -> Vector:
@@ -76,14 +95,20 @@ def times_transposed(rows: Matrix, lower: Matrix) -> Matrix:
 
     The result is in memory that the next call in the same thread may use again (`sources/threads.py`).
     """
-    d = lower.shape[0]
-    out = room(rows.shape[0], d)
-    if d <= PANEL or np.any(np.triu(lower, 1)):
-        return np.asarray(np.matmul(rows, lower.T, out=out))
-    for first in range(0, d, PANEL):
-        last = min(first + PANEL, d)
-        np.matmul(rows[:, :last], lower[first:last, :last].T, out=out[:, first:last])
+    out = room(*rows.shape)
+    _put_product(rows, lower, out)
     return out
+
+
+def _put_product(rows: NDArray[Any], lower: NDArray[Any], out: NDArray[Any]) -> None:
+    d = lower.shape[0]
+    panel = PANELS[d > PANELS[1]]
+    if d <= panel or np.any(np.triu(lower, 1)):
+        np.matmul(rows, lower.T, out=out)
+        return
+    for first in range(0, d, panel):
+        last = min(first + panel, d)
+        np.matmul(rows[:, :last], lower[first:last, :last].T, out=out[:, first:last])
 
 
 def row_lengths(rows: Matrix) -> Vector:
@@ -100,6 +125,65 @@ def _put_lengths(rows: Matrix, out: Vector) -> None:
         for j in range(rows.shape[1]):
             total += rows[i, j] * rows[i, j]
         out[i] = np.sqrt(total)
+
+
+def in_single_precision(lower: Matrix) -> bool:
+    """Return whether lengths of products with a matrix are computed in single precision."""
+    return lower.shape[0] > FEW_COLUMNS
+
+
+def lengths_of_products(rows: Matrix, lower: Matrix) -> Vector:
+    r"""Return the length of each row of rows @ lower.T; with many columns, numbers that are larger by at most SLACK.
+
+    Those come from products in single precision, which take half the time, and what may be lost in them is added. Let
+    u be the unit roundoff, and c_k the length of column k of the matrix A. Then A x = B x' with x'_k = c_k x_k, where
+    column B_k = A_k / c_k has length 1. With every number rounded once, and each term in at most d roundings as it is
+    added up, in whatever order, the result is off by a vector of length at most
+
+    .. math:: \left((1 + u)^{d + 2} - 1\right) \sum_k |x'_k| \, |B_k| < (d + 3) \, u \sum_k |x'_k| .
+
+    Rounding of float64, and numbers that are too small for single precision, are within another u of that sum. Rows of
+    which all this is more than SLACK of the length, or whose sum is extreme, are computed in float64.
+    """
+    n, d = rows.shape
+    if not in_single_precision(lower):
+        return row_lengths(times_transposed(rows, lower))
+    scaled, white = room(n, d).reshape(-1).view(np.float32).reshape(2, n, d)
+    sums, out = np.empty(n), np.empty(n)
+    with np.errstate(all="ignore"):  # of extreme rows
+        columns = np.sqrt(np.sum(lower * lower, axis=0))
+        _put_scaled(rows, columns, scaled, sums)
+        _put_product(scaled, (lower / columns).astype(np.float32), white)
+    _put_longer(white, sums, (d + 4) * UNIT_ROUNDOFF, out)
+    unsure = np.flatnonzero(np.isnan(out))
+    if unsure.size:
+        out[unsure] = row_lengths(times_transposed(rows[unsure], lower))
+    return out
+
+
+@compiled_sum
+def _put_scaled(rows: Matrix, columns: Vector, scaled: NDArray[np.float32], sums: Vector) -> None:
+    """Put rows with scaled columns into single precision, and the sums of their absolute values."""
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            value = rows[i, j] * columns[j]
+            scaled[i, j] = value
+            total += abs(value)
+        sums[i] = total
+
+
+@compiled_sum
+def _put_longer(white: NDArray[np.float32], sums: Vector, share: float, out: Vector) -> None:
+    """Put the length of each row with a share of its sum added; NaN where that is not close or not safe."""
+    for i in range(white.shape[0]):
+        total = 0.0
+        for j in range(white.shape[1]):
+            value = np.float64(white[i, j])
+            total += value * value
+        length, lost = np.sqrt(total), share * sums[i]
+        close = lost <= SLACK * length and EXTREME[0] < sums[i] < EXTREME[1]
+        out[i] = length + lost if close else np.nan
 
 
 def mixed_moments(a: Matrix, b: Matrix, c: Matrix, weight: Vector) -> NDArray[np.float64]:

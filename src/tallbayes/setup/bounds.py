@@ -275,9 +275,12 @@ def _everything(
     requests: tuple[Request, ...],
     best: Vector,
 ) -> tuple[tuple[float, float, float], Vector | None, Slots | None]:
-    """Return a block's bounds in sum, its third derivatives and a row for every slot, from rows whitened once."""
+    """Return a block's bounds in sum, its third derivatives and a row for every slot, from rows whitened once.
+
+    Bounds are those that a later pass computes without the others, to the last bit: rows are drawn in proportion.
+    """
     rows, predictors, centre, inverse_root = likelihood
-    white = predictors.whitened(block, inverse_root) if predictors.linear else None
+    white = predictors.white_for_all(block, inverse_root) if predictors.linear else None
     local = part is passes.local_bounds
     bounds = part(block, *arguments, white) if local else part(block, *arguments)
     return (
@@ -290,11 +293,11 @@ def _everything(
 def _sum_and_sketch(
     block: Block, part: Any, arguments: tuple[Any, ...], tables: passes.BoundTables, sketch: Sketch
 ) -> tuple[float, float, float]:
-    """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows."""
+    """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows, where bounds are."""
     _, predictors, ball, _ = arguments
-    white = predictors.whitened(block, ball.inverse_root)
+    white = predictors.white_for_all(block, ball.inverse_root)
     sums = passes.sum_bounds(block, part, (*arguments, white), tables)
-    fill_sketch(sketch, block, white)
+    fill_sketch(sketch, block, predictors.whitened(block, ball.inverse_root) if white is None else white)
     return sums
 
 
