@@ -291,6 +291,20 @@ MUTANTS: list[tuple[str, ...]] = [
         "test_components.py::test_lengths_of_products_are_never_too_small",
     ),
     (
+        "trials: the steepest row 1 % less steep",
+        "models/passes.py",
+        "largest = max(largest, psi[i] / power",
+        "largest = max(largest, 0.99 * psi[i] / power",
+        "test_bounds.py::test_the_steepest_row_is_the_one_with_the_largest_derivative",
+    ),
+    (
+        "trials: rows settled by one end of the step",
+        "kernels/thinning.py",
+        "bound_of_both(abs(before), abs(after), abs(after - before), order)",
+        "bound_of_both(abs(before), abs(before), abs(after - before), order)",
+        "test_bounds.py::test_rows_that_move_little_are_settled_as_their_remainders_would",
+    ),
+    (
         "sketch: products overflow",
         "setup/sketch.py",
         "FINE_LEVELS, LARGEST_SUM = 32767.0, 2.0**31 - 1.0",

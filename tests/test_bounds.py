@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 import oracle
 import tallbayes as tb
-from problems import ALL_CASES, CASES, JOINT, WIDER, Driver, beside_the_mode, run, stream
+from problems import ALL_CASES, CASES, JOINT, WIDER, Driver, bench, beside_the_mode, run, stream
 from tallbayes.families.curve import jet, potential
 from tallbayes.families.remainder import remainder, remainder_rounding
 from tallbayes.kernels.monitor import exceeds, rounding_floor
@@ -237,7 +237,7 @@ def test_tiny_steps_are_no_violation(order, bound):
         weight = np.broadcast_to(target.rows.weight, target.rows.psi.shape) * boost
         loud = target._replace(
             rows=target.rows._replace(weight=np.ascontiguousarray(weight), psi=target.rows.psi * boost),
-            bound=target.bound._replace(total=target.bound.total * boost),
+            bound=target.bound._replace(total=target.bound.total * boost, steepest=target.bound.steepest * boost),
         )
         near = prepared.move._replace(keep=0.0, drift=zero, scale=scale)
         driver = Driver(dataclasses.replace(prepared, target=loud, move=near), stream(order), zero)
@@ -292,6 +292,38 @@ def test_an_honest_bound_does_not_stop_the_run(sketch):
     kernel = tb.kernels.ScalableMH(1, bound, proposal, truncation=math.inf, sketch=sketch)
     tree = tb.sample(model, kernel, draws=20_000, chains=1, seed=1, progress=False)
     assert tree.attrs["bound_violations"] == 0
+
+
+SETTLED = ["logistic-normal", "student-flat", "poisson", "gamma", "cloglog", "negative-binomial", "single-twelve"]
+
+
+@pytest.mark.parametrize("case", SETTLED)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_steepest_row_is_the_one_with_the_largest_derivative(case, order):
+    """The largest derivative over its interval: 1 % less would settle trials that reject."""
+    b = bench(case, f"SMH{order}-local", "walk", math.inf, 3.0)
+    problem = b.problem
+    lengths = np.linalg.norm(problem.X @ problem.unwhiten, axis=1)
+    constants = oracle.local_constants(problem, order, 3.0)
+    steepest = np.max(constants[lengths > 0] / lengths[lengths > 0] ** (order + 1))
+    assert b.prepared.target.bound.steepest == pytest.approx(float(steepest), rel=1e-4)
+
+
+@pytest.mark.parametrize("case", SETTLED)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_rows_that_move_little_are_settled_as_their_remainders_would(case, order):
+    b = bench(case, f"SMH{order}-local", "walk", math.inf, 3.0)
+    found = []
+    for steepest in (b.prepared.target.bound.steepest, math.inf, 0.0):
+        target = b.prepared.target._replace(bound=b.prepared.target.bound._replace(steepest=steepest))
+        driver = Driver(dataclasses.replace(b.prepared, target=target), stream(5), np.zeros(b.problem.centre.size))
+        found.append(run(driver, 3000))
+    settled, computed, all_settled = found
+    for field in range(4):
+        np.testing.assert_array_equal(settled[field], computed[field])
+    assert np.sum(settled.rows_touched) > 100
+    # A chain in which nothing can reject is another one: rows are settled by this number indeed.
+    assert not np.array_equal(all_settled.accepted, settled.accepted)
 
 
 def attaining():
@@ -454,7 +486,9 @@ def tried(prepared, z, other):
     state = new_state(z)
     state.room.move[:], state.room.other[:] = shifted(target, z), shifted(target, other)
     for i in range(prepared.model.n):
-        try_row(rows, target.likelihood, state.numbers, state.room, target.bound.order, i, STEP, 1.0, 1.0, 0.5)
+        try_row(
+            rows, target.likelihood, state.numbers, state.room, target.bound.order, i, STEP, 1.0, 1.0, 0.5, np.inf
+        )
         if state.numbers["suspects"][0]:
             assert state.suspects[0, ROW] == i
             found[i] = state.suspects[0, INTENSITY]

@@ -173,6 +173,7 @@ def _forced(b, setting, z, other, forth, back, rows, at):
         bound = prepared.target.bound._replace(truncation=limit * inflate)
     else:
         bound = target.bound._replace(total=target.bound.total * weight * inflate, truncation=limit * inflate)
+    bound = bound._replace(steepest=target.bound.steepest * weight)
     supplied = target.rows._replace(
         psi=target.rows.psi * weight * inflate, weight=np.ascontiguousarray(b.problem.weights * weight)
     )

@@ -55,7 +55,7 @@ class MetropolisHastings(Kernel):
         terms = Terms(excess, expansion.exact, no_core(model), no_tables())
         target = Target(
             metric.matrix,
-            Bound(True, 0, 0.0, 0.0, 0.0, math.inf, 0.0, 0),
+            Bound(True, 0, 0.0, 0.0, 0.0, math.inf, math.inf, 0.0, 0),
             all_rows(model.source) if rows_are_at_hand(model) else empty_rows(),  # type: ignore[arg-type]
             likelihood_of(model, metric),
             Surrogate(terms, *evaluators(terms)),

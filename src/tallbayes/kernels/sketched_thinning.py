@@ -142,7 +142,7 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
             # The row may reach its piece, and no more.
             share = min(share_of(rows.shares, kind, i), pieces[0, r] / whole)
             uniform = (at - passed) / whole
-            if try_row(rows, likelihood, numbers, room, order, i, kind, factor, share, uniform):
+            if try_row(rows, likelihood, numbers, room, order, i, kind, factor, share, uniform, np.inf):
                 if count < BATCH:
                     now.clock -= now.pending  # it was seen to outlast the step: only what is beyond is fresh
                 return REJECTED

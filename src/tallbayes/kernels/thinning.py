@@ -13,8 +13,9 @@ from tallbayes.compiled import ByAddress, compiled_within
 from tallbayes.kernels.state import BATCH, FACTS, FAR, INTENSITY, LIMIT, ROW, SUSPECTS, Room
 from tallbayes.kernels.target import FALL, RISE, STEP, Likelihood
 from tallbayes.kernels.types import TRIALS
-from tallbayes.models.predictors import predict_in_line
+from tallbayes.models.predictors import predict_in_line, two_products
 from tallbayes.setup.bounds import event_factors, shift
+from tallbayes.setup.sketch import bound_of_both
 from tallbayes.sources.alias import row_or_other, share_of, uniform_index
 from tallbayes.sources.memory import COLUMNS, load_row, prefetch_row
 from tallbayes.sources.prefetch import prefetch
@@ -28,6 +29,8 @@ supplied rows were."""
 
 CERTAIN = 16.0 * 2.220446049250313e-16
 """For each of (k + 1) (d + 2): rounding of a bound alone, without that of the row. Less is not worth a closer look."""
+ROUNDING = 1e-9
+"""By how much a row must be sure not to reject: far more than rounding can make of it."""
 
 
 @compiled_within
@@ -64,14 +67,25 @@ def try_row(
     factor: float,
     share: float,
     uniform: float,
+    steepest: float,
 ) -> bool:
-    """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look."""
+    """Return whether an event of row i rejects the step; an intensity above its bound is kept for a closer look.
+
+    A row whose predictor moves little cannot reject, whatever its remainders are (docs/mathematics.md, section 4): most
+    are settled by that.
+    """
     design, responses, weights, offsets, psi, _, _ = rows
     centre, layout, remainders, parameters = likelihood
     _, move, other, row, ends, pair, _, _ = room
     if layout.shape[0] > 0:
         x = row[: design[COLUMNS]]
         load_row(design, i, x)
+        if steepest < np.inf and order > 0:
+            before, after = two_products(x, move, other)
+            at_most = steepest * bound_of_both(abs(before), abs(after), abs(after - before), order)
+            if at_most * (1.0 + ROUNDING) <= uniform * factor * psi[i]:
+                numbers[0].rows += 1
+                return False
         offset = offsets[min(i, offsets.size - 1)]
         predict_in_line(layout, x, responses[i], offset, centre, move, other, ends)
         remainders(parameters, responses[i], ends[0], ends[1], ends[2], order, pair)
@@ -173,7 +187,9 @@ def _thin(target: Any, state: Any, budget: Any, rng: Any) -> Any:
             if uniform >= share:
                 continue
             factor = after if kind == RISE else before if kind == FALL else between
-            if try_row(rows, likelihood, numbers, room, bound.order, i, kind, factor, share, uniform):
+            if try_row(
+                rows, likelihood, numbers, room, bound.order, i, kind, factor, share, uniform, bound.steepest
+            ):
                 if count < batch:
                     now.clock -= now.pending  # it was seen to outlast the step: only what is beyond is fresh
                 return REJECTED

@@ -41,7 +41,7 @@ def _stream() -> Any:
 
 @cache
 def _bound() -> Any:
-    return typeof(Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0))
+    return typeof(Bound(True, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0))
 
 
 @cache

@@ -23,6 +23,8 @@ Matrix = NDArray[np.float64]
 
 ROUNDED_UP = 1.000001
 """Factor that makes a share safe in single precision."""
+SMALLEST = 1e-300
+"""Powers of lengths below this have lost digits."""
 
 
 def weighted(values: Matrix, weight: Vector) -> Matrix:
@@ -134,29 +136,44 @@ def local_bounds(
     """
     eta = predictors.at(block, ball.centre)
     norms = predictors.norms(block, ball.inverse_root, rows.sums) if white is None else row_lengths(white)[None]
-    steepest = rows.bounds(block.responses, eta, norms, ball.radius, m)
+    suprema = rows.bounds(block.responses, eta, norms, ball.radius, m)
     psi, shares = np.empty(block.count), WHOLE if m % 2 == 1 else np.empty((block.count, 2), dtype=np.float32)
-    _psi_and_shares(steepest, block.weight, m, float(math.factorial(m)), psi, shares)
+    lengths = norms[0] if predictors.linear else np.empty(0)
+    largest = _psi_and_shares(suprema, lengths, block.weight, m, float(math.factorial(m)), psi, shares)
     if ball.core.size:
         psi[np.any(block.X[:, ball.core] != 0.0, axis=1)] = 0.0
-    return RowBounds(psi, shares)
+    return RowBounds(psi, shares, largest)
 
 
 @compiled_borrowing
 def _psi_and_shares(
-    steepest: Matrix, weight: Vector, m: int, factorial: float, psi: Vector, shares: NDArray[np.float32]
-) -> None:
+    suprema: Matrix,
+    lengths: Vector,
+    weight: Vector,
+    m: int,
+    factorial: float,
+    psi: Vector,
+    shares: NDArray[np.float32],
+) -> float:
     """Put the bounds of rows into psi, and for even m what rises and falls can use of them into shares.
 
-    A bound that is infinite or not a number is noticed by whoever adds them up.
+    Return the largest psi_i / a_i^m, or infinity if lengths a_i are not given. A bound that is infinite or not a number
+    is noticed by whoever adds them up.
     """
+    largest = 0.0 if lengths.size > 0 else math.inf
     for i in range(psi.size):
-        rise, fall, size = steepest[0, i], steepest[1, i], steepest[2, i]
+        rise, fall, size = suprema[0, i], suprema[1, i], suprema[2, i]
         psi[i] = (weight[i] if weight.size > 1 else weight[0]) * size / factorial
         if m % 2 == 0:
             usable = 0.0 < size < math.inf
             shares[i, 0] = min(1.0, rise / size * ROUNDED_UP) if usable else 1.0
             shares[i, 1] = min(1.0, fall / size * ROUNDED_UP) if usable else 1.0
+        if lengths.size > 0 and psi[i] > 0.0:
+            power = lengths[i]
+            for _ in range(m - 1):
+                power *= lengths[i]
+            largest = max(largest, psi[i] / power if power > SMALLEST else math.inf)
+    return largest
 
 
 def global_bounds(block: Block, rows: Any, m: int) -> RowBounds:
@@ -165,7 +182,7 @@ def global_bounds(block: Block, rows: Any, m: int) -> RowBounds:
 
 
 class BoundSums(NamedTuple):
-    """Sums of bounds over rows."""
+    """Sums of bounds over rows, and the steepest of them."""
 
     total: float
     """Psi, the sum of psi_i."""
@@ -173,6 +190,17 @@ class BoundSums(NamedTuple):
     """Of Psi, what remainders can use by rising."""
     falling: float
     """Of Psi, what remainders can use by falling."""
+    steepest: float
+    """The largest psi_i / a_i^(k+1), or infinity (`RowBounds`)."""
+
+    def merged(self, other: "BoundSums") -> "BoundSums":
+        """Return those of both."""
+        return BoundSums(
+            self.total + other.total,
+            self.rising + other.rising,
+            self.falling + other.falling,
+            max(self.steepest, other.steepest),
+        )
 
 
 class BoundTables(NamedTuple):
@@ -184,22 +212,22 @@ class BoundTables(NamedTuple):
 
 def sum_bounds(
     block: Block, part: Callable[..., RowBounds], arguments: tuple[Any, ...], tables: BoundTables | None
-) -> tuple[float, float, float]:
+) -> BoundSums:
     """Return the sums of a block's bounds, after putting them into the tables, if there are any."""
-    psi, shares = part(block, *arguments)
+    bounds = part(block, *arguments)
     if tables is not None:
         rows = slice(block.first, block.first + block.count)
-        tables.psi[rows] = psi
+        tables.psi[rows] = bounds.psi
         if tables.shares.shape[0] > 1:
-            tables.shares[rows] = shares
-    return sums_of(RowBounds(psi, shares))
+            tables.shares[rows] = bounds.shares
+    return sums_of(bounds)
 
 
-def sums_of(bounds: RowBounds) -> tuple[float, float, float]:
-    """Return the sum of bounds, and what rises and falls use of it."""
-    psi, shares = bounds
+def sums_of(bounds: RowBounds) -> BoundSums:
+    """Return the sum of bounds, what rises and falls use of it, and the steepest."""
+    psi, shares, steepest = bounds
     used = np.dot(psi, shares) if shares.shape[0] > 1 else np.sum(psi) * shares[0]
-    return float(np.sum(psi)), float(used[0]), float(used[1])
+    return BoundSums(float(np.sum(psi)), float(used[0]), float(used[1]), float(steepest))
 
 
 def steepest_row(block: Block, rows: Any, predictors: Linear, theta: Vector) -> "Steepest":

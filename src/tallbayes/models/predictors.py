@@ -487,6 +487,16 @@ def _three_products(count: int, x: Vector, a: Vector, b: Vector, c: Vector) -> t
     return with_a, with_b, with_c
 
 
+@compiled_sum_in_line
+def two_products(x: Vector, a: Vector, b: Vector) -> tuple[float, float]:
+    """Return x . a and x . b."""
+    with_a, with_b = 0.0, 0.0
+    for j in range(x.size):
+        with_a += x[j] * a[j]
+        with_b += x[j] * b[j]
+    return with_a, with_b
+
+
 def predict(
     layout: Layout,
     row: Vector,

@@ -47,6 +47,8 @@ class Bound(NamedTuple):
     """Of Psi, what remainders can use by rising."""
     falling: float
     """Of Psi, what remainders can use by falling."""
+    steepest: float
+    """S: no remainder is larger than S |x_i . (theta - centre)|^(k+1); infinite if that is not known."""
     radius: float
     """The bound holds while both states are within this distance (in z) of the centre."""
     truncation: float
@@ -213,7 +215,7 @@ class Local:
         # No bound at all: a ball of nothing makes every step a full-data step, which is exact.
         none = np.zeros(model.n) if same_pass is None else None
         nothing = Drawing(found.drawing.part, found.drawing.arguments, none, WHOLE)
-        return AllBounds(passes.BoundSums(0.0, 0.0, 0.0), 1e-300, nothing, found.thirds)
+        return AllBounds(passes.BoundSums(0.0, 0.0, 0.0, math.inf), 1e-300, nothing, found.thirds)
 
     def part(
         self, model: Model, metric: Metric, order: int, radius: float, core: NDArray[np.int64] = NO_COLUMNS
@@ -246,7 +248,7 @@ def _summed(
     else:
         sums = model.source.reduce(_sum_and_sketch, part, arguments, tables, sketch, threads=threads)
     psi, shares = (None, WHOLE) if tables is None else tables
-    return AllBounds(passes.BoundSums(*sums), radius, Drawing(part, arguments, psi, shares))
+    return AllBounds(sums, radius, Drawing(part, arguments, psi, shares))
 
 
 def _summed_once(
@@ -263,7 +265,7 @@ def _summed_once(
     requests = same_pass.requests
     given = part, arguments, likelihood, same_pass.thirds, requests, no_offers(requests)
     sums, thirds, slots = model.source.reduce(_everything, *given, threads=threads)
-    return AllBounds(passes.BoundSums(*sums), radius, Drawing(part, arguments, None, WHOLE), thirds, slots)
+    return AllBounds(sums, radius, Drawing(part, arguments, None, WHOLE), thirds, slots)
 
 
 def _everything(
@@ -274,7 +276,7 @@ def _everything(
     thirds: bool,
     requests: tuple[Request, ...],
     best: Vector,
-) -> tuple[tuple[float, float, float], Vector | None, Slots | None]:
+) -> tuple[passes.BoundSums, Vector | None, Slots | None]:
     """Return a block's bounds in sum, its third derivatives and a row for every slot, from rows whitened once.
 
     Bounds are those that a later pass computes without the others, to the last bit: rows are drawn in proportion.
@@ -292,7 +294,7 @@ def _everything(
 
 def _sum_and_sketch(
     block: Block, part: Any, arguments: tuple[Any, ...], tables: passes.BoundTables, sketch: Sketch
-) -> tuple[float, float, float]:
+) -> passes.BoundSums:
     """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows, where bounds are."""
     _, predictors, ball, _ = arguments
     white = predictors.white_for_all(block, ball.inverse_root)

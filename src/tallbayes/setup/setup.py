@@ -31,7 +31,7 @@ from tallbayes.sources.supply import Drawing, Stream
 
 Vector = NDArray[np.float64]
 
-FORMAT = 6
+FORMAT = 7
 """Of saved set-ups."""
 UNREADABLE = (ValueError, KeyError, EOFError, TypeError, BadZipFile)
 """What reading a file that is no set-up, or half of one, may raise."""

@@ -186,7 +186,7 @@ def sketch_product(codes: NDArray[np.int8], i: int, whole: NDArray[np.int16]) ->
 
 @compiled_within
 def bound_of_both(here: float, there: float, between: float, order: int) -> float:
-    """Return the bound of lambda_i from those of |x_i . (theta - centre)| / a_i at z, z' and z' - z."""
+    """Return a bound of lambda_i from those of |x_i . (theta - centre)| / a_i at z, z' and z' - z; orders 1 to 3."""
     apart = small_power(here, order + 1) + small_power(there, order + 1)
     return min(apart, 0.5 * (order + 1) * (small_power(here, order) + small_power(there, order)) * between)
 

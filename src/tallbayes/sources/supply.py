@@ -11,6 +11,7 @@ A block with total :math:`\Psi_b` offers each slot, independently, its row i wit
 Compiled code sees both as one tuple of arrays, and takes "the next row" without knowing where it comes from.
 """
 
+import math
 import threading
 import weakref
 from collections import deque
@@ -58,6 +59,8 @@ class RowBounds(NamedTuple):
     psi: Vector
     shares: NDArray[np.float32]
     """How much of psi_i a remainder can use by rising, and by falling; one line for all rows, or one for each."""
+    steepest: float = math.inf
+    """The largest psi_i / a_i^(k+1), if rows have one predictor, which moves by a_i at most: infinite if not known."""
 
 
 class SuppliedRows(NamedTuple):
@@ -371,7 +374,7 @@ def offered(block: "Block", bounds: RowBounds, requests: tuple[Request, ...], be
     Slots
         Of this block; those that another block has won already have an infinite key.
     """
-    psi, shares = bounds
+    psi, shares = bounds.psi, bounds.shares
     sums = np.cumsum(psi)
     total = float(sums[-1])
     places, keys = [], []
