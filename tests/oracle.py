@@ -74,11 +74,26 @@ class Student:
         return unit[m] / self.scale**m
 
 
+ZERO = Real(0)
+"""The very object that stands for coefficients which vanish everywhere."""
+
+
+def _convolved(a, b, first, last, whole=None):
+    """The sum of a[j] b[m - j] over j from first to last, with m the last one if it is not given."""
+    m, total = last if whole is None else whole, ZERO
+    for j in range(first, last + 1):
+        if a[j] is not ZERO and b[m - j] is not ZERO:
+            product = a[j] * b[m - j]
+            total = product if total is ZERO else total + product
+    return total
+
+
 class Series:
     """Taylor coefficients of orders 0 to 4, or to fewer, of a function of eta, in extended precision.
 
     c[m] is f^(m) / m!; its shape is that of eta, or one that broadcasts to it. Enough arithmetic to differentiate any
-    formula: no derivative is written down by hand. Orders that nobody asks for are not computed.
+    formula: no derivative is written down by hand. Orders that nobody asks for are not computed, nor are products with
+    coefficients that are known to be zero.
     """
 
     def __init__(self, *coefficients):
@@ -92,7 +107,7 @@ class Series:
     @classmethod
     def line(cls, start, slope, order=4):
         """The function start + slope s of s."""
-        return cls(start, slope, 0, 0, 0).to(order)
+        return cls(start, slope, ZERO, ZERO, ZERO).to(order)
 
     def to(self, order):
         """The same without orders beyond one."""
@@ -100,13 +115,14 @@ class Series:
 
     def __add__(self, other):
         if isinstance(other, Series):
-            return Series(*(a + b for a, b in zip(self.c, other.c, strict=True)))
+            both = zip(self.c, other.c, strict=True)
+            return Series(*(b if a is ZERO else a if b is ZERO else a + b for a, b in both))
         return Series(self.c[0] + other, *self.c[1:])
 
     def __mul__(self, other):
         if isinstance(other, Series):
-            return Series(*(sum(self.c[j] * other.c[m - j] for j in range(m + 1)) for m in range(len(self.c))))
-        return Series(*(a * other for a in self.c))
+            return Series(*(_convolved(self.c, other.c, 0, m) for m in range(len(self.c))))
+        return Series(*(ZERO if a is ZERO else a * other for a in self.c))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -123,11 +139,15 @@ class Series:
             found.append(slope_times(found, m) / m)
         return Series(*found)
 
+    @property
+    def slope(self):
+        """m c[m]."""
+        return [ZERO if m == 0 or c is ZERO else m * c for m, c in enumerate(self.c)]
+
     def exp(self):
         """f' = f a'."""
-        return self._from_slope(
-            np.exp(self.c[0]), lambda f, m: sum(j * self.c[j] * f[m - j] for j in range(1, m + 1))
-        )
+        slope = self.slope
+        return self._from_slope(np.exp(self.c[0]), lambda f, m: _convolved(slope, f, 1, m))
 
     def expm1(self):
         """Like exp, without the cancellation of its value."""
@@ -135,10 +155,14 @@ class Series:
 
     def log(self):
         """f' = a' / a."""
-        a = self.c
-        return self._from_slope(
-            np.log(a[0]), lambda f, m: (m * a[m] - sum(j * f[j] * a[m - j] for j in range(1, m))) / a[0]
-        )
+        a, slope = self.c, self.slope
+        inverse = 1 / a[0] if len(a) > 1 else ZERO
+        f, times = [np.log(a[0])], [ZERO]  # f_m, and m f_m
+        for m in range(1, len(a)):
+            before = _convolved(times, a, 1, m - 1, m)
+            times.append((-before if slope[m] is ZERO else slope[m] - before) * inverse)
+            f.append(times[m] / m)
+        return Series(*f)
 
     def softplus(self):
         """log(1 + e^a), whose value does not overflow."""
@@ -157,18 +181,18 @@ class Series:
             both = [h[j] + (a if j == 0 else 1 if j == 1 else 0) for j in range(m + 1)]
             h.append(-sum(h[j] * both[m - j] for j in range(m + 1)) / (m + 1))
         outer = [value, *(-h[m - 1] / m for m in range(1, order + 1))]
-        step = Series(0 * a, *self.c[1:])
-        total = Series(outer[order], *[0] * order)
+        step = Series(ZERO, *self.c[1:])
+        total = Series(outer[order], *[ZERO] * order)
         for m in reversed(range(order)):
             total = total * step + outer[m]
         return total
 
     def log_gamma(self):
         """log Gamma(a), by Stirling's formula at a + 20."""
-        z, below = self + 20, (self * 1).log()
+        z, product = self + 20, self
         for j in range(1, 20):
-            below = below + (self + j).log()
-        log = z.log()
+            product = product * (self + j)
+        below, log = product.log(), z.log()
         inverse = (-log).exp()
         square, power, total = inverse * inverse, inverse, log * (z - Real(0.5)) - z
         for n, bernoulli in enumerate([1 / Real(6), -1 / Real(30), 1 / Real(42), -1 / Real(30), 5 / Real(66)], 1):
@@ -296,14 +320,15 @@ def remembered(method):
 
     @wraps(method)
     def at(problem, theta, *rest):
-        theta = np.atleast_2d(theta)
-        key, recent = (method.__name__, theta.shape, theta.tobytes(), *rest), problem.recent
-        if key not in recent:
-            if len(recent) >= 12:
+        theta = theta[None] if theta.ndim == 1 else theta
+        key, recent = (method, theta.shape, theta.tobytes(), *rest), problem.recent
+        known = recent.get(key)
+        if known is None:
+            if len(recent) >= 40:
                 del recent[next(iter(recent))]
-            recent[key] = method(problem, theta, *rest)
-            recent[key].flags.writeable = False
-        return recent[key]
+            known = recent[key] = method(problem, theta, *rest)
+            known.flags.writeable = False
+        return known
 
     return at
 
@@ -339,7 +364,7 @@ class Problem:
 
     def predictor(self, theta):
         """Linear predictors, (points, rows)."""
-        return np.atleast_2d(theta).astype(Real) @ self.precise.T + self.offset.astype(Real)
+        return np.atleast_2d(theta).astype(Real) @ self.precise.T + self.offset
 
     @cached_property
     def precise(self):
@@ -362,23 +387,37 @@ class Problem:
 
         Order 0 is the plain factorisation: no expansion at all.
         """
-        step = (np.atleast_2d(theta).astype(Real) - self.centre.astype(Real)) @ self.precise.T
-        total, power = np.zeros_like(step), np.ones_like(step)
-        for m in range(1, order + 1):
-            power = power * step
-            total = total + self.jet[m] * power / math.factorial(m)
-        return self.weights * total
+        step = (theta.astype(Real) - self.centre) @ self.precise.T
+        total = np.zeros_like(step)
+        for m in reversed(range(1, order + 1)):
+            total = (total + self.weighted_jet[m]) * step
+        return total
 
+    @cached_property
+    def weighted_jet(self):
+        """Taylor coefficients of the rows at the centre, times their weights."""
+        return [self.weights * value / math.factorial(m) for m, value in enumerate(self.jet)]
+
+    @remembered
+    def remainders(self, theta, order):
+        """r_i at each point, (points, rows): what the expansion leaves of rows that are not in the core."""
+        left = self.row_potentials(theta) - self.row_expansions(theta, order) - self.weighted_jet[0]
+        return self.without_core(left) if self.core else left
+
+    @remembered
     def prior(self, theta):
         """Minus the log prior density, up to a constant."""
-        theta = np.atleast_2d(theta).astype(Real)
-        normal = np.sum(self.prior_precision * (theta - self.prior_mean) ** 2, axis=1) / 2
+        theta = theta.astype(Real)
+        distance = theta - self.prior_mean
+        normal = (self.prior_precision * (distance * distance)).sum(axis=1) / 2
         return normal + sum(other.potential(theta[:, other.j]) for other in self.other_priors)
 
+    @remembered
     def potential(self, theta):
         """Minus the log posterior density, up to a constant."""
         return self.row_potentials(theta).sum(axis=1) + self.prior(theta)
 
+    @remembered
     def surrogate(self, theta, order):
         """Minus the log of the surrogate: the exact prior, core rows as they are, the expansion of the others."""
         expansions = self.row_expansions(theta, 1 if self.stand_ins else order)
@@ -389,7 +428,7 @@ class Problem:
             stand_in = (above - self.jet[0][rows]) @ weights
         if self.core:
             core, expansions = list(self.core), expansions.copy()
-            expansions[:, core] = (self.row_potentials(theta) - self.weights * self.jet[0])[:, core]
+            expansions[:, core] = (self.row_potentials(theta) - self.weighted_jet[0])[:, core]
         return expansions.sum(axis=1) + stand_in + self.prior(theta)
 
     @cached_property
@@ -720,24 +759,33 @@ class Atoms:
 @cache
 def polynomials_of(kind, potential_slopes, m):
     """Derivatives of order m by b, as SymPy's polynomials in the atoms of a kind."""
+    names, atoms, slopes = _symbols_of(kind)
+    if m == 1:
+        return names, [_read(slope, names).as_poly(*atoms) for slope in potential_slopes]
+    _, lower = polynomials_of(kind, potential_slopes, m - 1)
+
+    def slope(polynomial, j):
+        return sum((polynomial.diff(a) * r for a, r in slopes[j]), 0 * polynomial)
+
+    return names, [slope(lower[0], 0), *(slope(one, 1) for one in lower)]
+
+
+def _read(expression, names):
     import sympy
 
+    return sympy.sympify(expression, {name: sympy.Symbol(name) for name in names})
+
+
+@cache
+def _symbols_of(kind):
+    """Names of the atoms, their symbols, and by either predictor those that change, with their slopes."""
     names = sorted(kind.values(Real(1), Real(0), Real(0)))
-    atoms = sympy.symbols(names)
-    known = dict(zip(names, atoms, strict=True))
-
-    def slope(expression, j):
-        read = [sympy.sympify(kind.slopes.get(name, ("0", "0"))[j], known) for name in names]
-        return sympy.expand(sum(sympy.diff(expression, a) * r for a, r in zip(atoms, read, strict=True)))
-
-    found = []
-    for b in range(m + 1):
-        by = [0] * (m - b) + [1] * b
-        expression = sympy.sympify(potential_slopes[by[0]], known)
-        for j in by[1:]:
-            expression = slope(expression, j)
-        found.append(sympy.Poly(expression, *atoms))
-    return names, found
+    atoms = [_read(name, names) for name in names]
+    slopes = [[], []]
+    for name, atom in zip(names, atoms, strict=True):
+        for j, slope in enumerate(kind.slopes.get(name, ())):
+            slopes[j].append((atom, _read(slope, names).as_poly(*atoms)))
+    return names, atoms, slopes
 
 
 def _of_zeros(y, eta, zeta):
@@ -1063,10 +1111,10 @@ class Rule(NamedTuple):
             return np.ones((2, problem.n))
         return local_shares(problem, self.order, self.radius)
 
-    def kinds(self, problem, theta, other):
-        """Parts of phi for one pair: rises, falls, the step as a whole."""
+    def kinds(self, problem, theta, other, whole=None):
+        """Parts of phi for one pair: rises, falls, the step as a whole; `whole` is phi, if it is known."""
         k = self.order
-        whole = float(self.factor(problem, theta[None], other[None])[0])
+        whole = float(self.factor(problem, theta[None], other[None])[0]) if whole is None else whole
         parts = np.linalg.norm(problem.bounded(np.stack([other, theta])), axis=1) ** (k + 1)
         if self.radius is None or k == 0 or whole < parts.sum() * (1 - 1e-13):  # the smaller bound is the second
             return 0.0, 0.0, whole
@@ -1082,8 +1130,7 @@ class Rule(NamedTuple):
             new = np.sum(np.abs(other - problem.centre), axis=1)
             return old ** (k + 1) + new ** (k + 1)
         old, new = problem.bounded(theta), problem.bounded(other)
-        step = np.linalg.norm(new - old, axis=1)
-        old, new = np.linalg.norm(old, axis=1), np.linalg.norm(new, axis=1)
+        old, new, step = (np.sqrt((part * part).sum(axis=1)) for part in (old, new, new - old))
         far = np.maximum(old, new)
         inside = step if k == 0 else np.minimum(old ** (k + 1) + new ** (k + 1), (k + 1) * far**k * step)
         return np.where(far <= self.radius, inside, math.inf)
@@ -1120,8 +1167,12 @@ class Table:
         """Normalised, at points z."""
         z, x = np.asarray(z), self.knots
         beyond = self.left * np.maximum(x[0] - z, 0) + self.right * np.maximum(z - x[-1], 0)
-        level = float(np.min(self.potential) - np.log(np.sum(self.masses)))
-        return np.interp(z, x, self.potential) + beyond - level
+        return np.interp(z, x, self.potential) + beyond - self.level
+
+    @cached_property
+    def level(self):
+        """What the potential is short of minus the log density."""
+        return float(np.min(self.potential) - np.log(np.sum(self.masses)))
 
     @cached_property
     def below(self):
@@ -1141,6 +1192,11 @@ class Table:
         if slope == 0.0:
             return low + uniform * (high - low)
         return low - math.log1p(uniform * math.expm1(-slope * (high - low))) / slope
+
+
+@cache
+def _inverse(matrix, size):
+    return np.linalg.inv(np.frombuffer(matrix).reshape(size, size))
 
 
 class Gaussian(NamedTuple):
@@ -1163,11 +1219,11 @@ class Gaussian(NamedTuple):
 
     def log_density(self, theta, other):
         """log q(theta, theta') of each pair, up to a constant."""
-        residual = other - self.A * theta - self.b
-        noise = np.linalg.solve(self.root, residual.T).T
-        total = -np.sum(noise**2, axis=1) / 2
+        inverse = _inverse(self.root.tobytes(), len(self.root))
+        noise = (other - self.A * theta - self.b) @ inverse.T
+        total = -(noise * noise).sum(axis=1) / 2
         for table in self.tables:
-            z = np.linalg.solve(self.root, (other - self.centre).T).T[:, table.axis]
+            z = (other - self.centre) @ inverse[table.axis]
             total += noise[:, table.axis] ** 2 / 2 - table.minus_log_density(z)
         return total
 
@@ -1236,8 +1292,7 @@ def acceptance(problem, rule, proposal, theta, other):
 
 def remainders(problem, order, theta):
     """r_i at each point, (points, rows)."""
-    constant = problem.weights * problem.jet[0]
-    return problem.without_core(problem.row_potentials(theta) - problem.row_expansions(theta, order) - constant)
+    return problem.remainders(theta, order)
 
 
 def intensities(problem, order, theta, other):
@@ -1411,6 +1466,7 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1, bundled=None):
         shares[:2] = rule.shares(problem)
     total = float(np.sum(psi if bundled is None else bundled.limits))
     theta = problem.theta(z)[0]
+    z = problem.z(theta)[0]
     noise = _Noise(rng, problem, proposal)
     for step in range(steps):
         walks = proposal.walk_every > 0 and step % proposal.walk_every == 0
@@ -1425,9 +1481,8 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1, bundled=None):
         else:
             xi, drawn = noise.next()
             other = noise.put(proposal.A * theta + proposal.b + proposal.root @ xi, drawn)
-            back, forth = (
-                proposal.log_density(*p)[0] for p in ((other[None], theta[None]), (theta[None], other[None]))
-            )
+            ends = np.stack([other, theta])
+            back, forth = proposal.log_density(ends, ends[::-1])
             ratio = float(back - forth)
         pair = theta[None], other[None]
         factor = math.inf if plain else float(rule.factor(problem, *pair)[0])
@@ -1443,7 +1498,7 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1, bundled=None):
             left = factor * total
             if accept and clock < left:
                 intensity = intensities_by_kind(problem, order, *pair)
-                parts = rule.kinds(problem, theta, other)
+                parts = rule.kinds(problem, theta, other, factor)
                 if bundled is not None:
                     pieces = bundled.pieces(order, problem.z(theta)[0], problem.z(other)[0])
                 while accept and clock < left:
@@ -1469,7 +1524,7 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1, bundled=None):
             if accept:
                 clock -= left
         if accept:
-            theta = other
-        out.z[step] = problem.z(theta)[0]
+            theta, z = other, problem.z(other)[0]
+        out.z[step] = z
         out.accepted[step], out.rows_touched[step], out.full_pass[step] = accept, looked, full
     return out
