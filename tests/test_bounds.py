@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -12,8 +13,10 @@ from scipy.optimize import minimize
 import oracle
 import tallbayes as tb
 from problems import ALL_CASES, CASES, JOINT, WIDER, Driver, bench, beside_the_mode, run, stream
+from tallbayes.compiled import entry_of
 from tallbayes.families.curve import jet, potential
 from tallbayes.families.remainder import remainder, remainder_rounding
+from tallbayes.families.rows import call_remainders
 from tallbayes.kernels.monitor import exceeds, rounding_floor
 from tallbayes.kernels.state import FACTS, FAR, INTENSITY, LIMIT, ROW, new_state
 from tallbayes.kernels.target import STEP, row_of, shifted, state_factors, step_rate
@@ -108,32 +111,44 @@ def test_remainders_keep_their_digits(family, order):
             assert abs(found - float(exact)) <= allowed, (t, delta)
 
 
-def ratios(prepared, z, other, rows, read=None):
-    """lambda_i / bar lambda_i of the given rows, from the package's own parts; they may have been read before."""
-    target, model = prepared.target, prepared.model
-    factor = step_rate(target, z, other) / target.bound.total
-    if not 0.0 < factor < math.inf:
-        return np.zeros(len(rows))
-    read = [row_of(target, i) for i in rows] if read is None else read
-    eta = np.array([row.eta for row in read]).T
-    steps = shifted(target, z), shifted(target, other)
-    old, new = (np.array([row.moved(target, step) for row in read]).T for step in steps)
-    responses = np.array([row.response for row in read])
-    left = model.rows.remainders(responses, eta, old, new, target.bound.order)
-    return np.array(
-        [
-            intensity_of(STEP, row.weight * left[0, r], row.weight * left[1, r]) / (factor * target.rows.psi[i])
-            for r, (i, row) in enumerate(zip(rows, read, strict=True))
-        ]
-    )
+class ReadRows:
+    """Some rows of a kernel, read once: what they come to is asked for at very many pairs of states."""
+
+    def __init__(self, prepared, rows):
+        self.target, self.rows = prepared.target, prepared.model.rows
+        read = [row_of(self.target, i) for i in rows]
+        self.psi, self.weight = self.target.rows.psi[rows], [row.weight for row in read]
+        self.lines, self.eta = np.array([row.lines for row in read]), np.array([row.eta for row in read])
+        self.responses, self.entry = np.array([row.response for row in read]), None
+
+    def ratios(self, z, other):
+        """lambda_i / bar lambda_i, from the package's own parts."""
+        target = self.target
+        factor = step_rate(target, z, other) / target.bound.total
+        if not 0.0 < factor < math.inf:
+            return np.zeros(self.psi.size)
+        left = self.remainders(shifted(target, z), shifted(target, other)).tolist()
+        weighted = zip(self.weight, *left, strict=True)
+        return np.array([intensity_of(STEP, w * old, w * new) for w, old, new in weighted]) / (factor * self.psi)
+
+    def remainders(self, *moves):
+        """What the expansion leaves of each row, by the compiled code for arguments of types that never change."""
+        eta, old, new = (
+            np.ascontiguousarray(part.T) for part in (self.eta, *(self.lines @ move for move in moves))
+        )
+        out, pointer = np.empty((2, eta.shape[1])), self.rows.functions.remainders.pointer
+        given = pointer, self.rows.parameters, self.responses, eta, old, new, self.target.bound.order, out
+        self.entry = self.entry or entry_of(call_remainders, given)
+        self.entry(*given)
+        return out
 
 
-def climb(prepared, rows, starts, evaluations):
-    """The largest ratio that Nelder-Mead finds from the starting pairs."""
-    d, read = prepared.model.d, [row_of(prepared.target, i) for i in rows]
+def climb(prepared, row, starts, evaluations):
+    """The largest ratio of a row that Nelder-Mead finds from the starting pairs."""
+    d, read = prepared.model.d, ReadRows(prepared, [row])
 
     def objective(x):
-        return -float(np.max(ratios(prepared, x[:d], x[d:], rows, read)))
+        return -float(read.ratios(x[:d], x[d:])[0])
 
     best = 0.0
     for start in starts:
@@ -150,6 +165,13 @@ def kernel_of(order, bound):
     return tb.kernels.ScalableMH(order=order, proposal=proposal, bound=bound, truncation=math.inf)
 
 
+@cache
+def set_up(case):
+    """The model of a case with a set-up beside its mode, which all kernels share, as a user's do."""
+    model = ALL_CASES[case].model
+    return model, beside_the_mode(model, 0.4)
+
+
 BOUNDS = {"global": tb.bounds.Global(), "local": tb.bounds.Local(2.5), "wide": tb.bounds.Local(12.0)}
 
 
@@ -162,8 +184,8 @@ BOUNDS = {"global": tb.bounds.Global(), "local": tb.bounds.Local(2.5), "wide": t
     ],
 )
 def test_no_row_exceeds_its_bound(case, order, bound):
-    model = ALL_CASES[case].model
-    prepared = kernel_of(order, BOUNDS[bound]).prepare(model, setup=beside_the_mode(model, 0.4))
+    model, setup = set_up(case)
+    prepared = kernel_of(order, BOUNDS[bound]).prepare(model, setup=setup)
     rng = np.random.default_rng(order)
     d = model.d
     reach = {"global": 6.0, "local": 2.4, "wide": 6.0}[bound]
@@ -171,13 +193,13 @@ def test_no_row_exceeds_its_bound(case, order, bound):
     pairs *= reach * rng.random((60, 1)) ** 2 / np.linalg.norm(pairs, axis=1, keepdims=True)
     pairs[::3, d:] = pairs[::3, :d] * (1 + 1e-2 * rng.standard_normal((20, 1)))
     rows = np.flatnonzero(prepared.target.rows.psi)
-    read = [row_of(prepared.target, i) for i in rows]
-    reached = np.array([ratios(prepared, p[:d], p[d:], rows, read) for p in pairs])
+    read = ReadRows(prepared, rows)
+    reached = np.array([read.ratios(p[:d], p[d:]) for p in pairs])
     assert np.max(reached) <= 1 + 1e-9
     # Climb from the best pair of each of the most promising rows.
     for i in np.argsort(-reached.max(axis=0))[:4]:
         start = pairs[np.argmax(reached[:, i])]
-        assert climb(prepared, [rows[i]], [start], 250) <= 1 + 1e-9
+        assert climb(prepared, rows[i], [start], 250) <= 1 + 1e-9
 
 
 # Predictors at which |g^(m)|, m = order + 1, is largest (the logistic's slope: far out).
@@ -216,13 +238,13 @@ def test_bounds_are_attained_in_one_dimension(family, order, bound):
     assert abs(prepared.target.centre[0]) < 1e-4
     unit = 1.0 if bound == "global" else 5.0
     apart = [[a * unit, b * unit] for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0) if a != b]
-    best = climb(prepared, [0], np.array(apart), 200)
+    best = climb(prepared, 0, np.array(apart), 200)
     assert best <= 1 + 1e-9
     assert best >= 0.99
     if bound == "local" and order > 0:
         # Steps much shorter than the distance from the centre: the second form of the bound.
         near = [[a, a * b] for a in (-4.0, 4.0) for b in (0.999, 1.001)]
-        reached = [float(ratios(prepared, np.array([a]), np.array([b]), [0])[0]) for a, b in near]
+        reached = [float(ReadRows(prepared, [0]).ratios(np.array([a]), np.array([b]))[0]) for a, b in near]
         assert 0.99 <= max(reached) <= 1 + 1e-9
 
 

@@ -16,6 +16,7 @@ import pytest
 import oracle
 import tallbayes as tb
 from problems import Driver, JointCase, LogisticNoise, directly, in_batches, in_reservoirs, run, setup_at, stream
+from tallbayes.kernels.state import empty_draws
 from tallbayes.setup.mode import Mode
 
 STEPS = 6
@@ -50,8 +51,8 @@ KERNELS = {
 ORDER = {"MH": 2, "FMH": 2, "SMH1": 1, "SMH2": 2, "SMH2-global": 2, "SMH3": 3, "surrogate": 3}
 
 
-def prior_draw(rng):
-    return np.asarray(PRIOR.mean) + np.asarray(PRIOR.scale) * rng.standard_normal(D)
+def prior_draw(rng, *size):
+    return np.asarray(PRIOR.mean) + np.asarray(PRIOR.scale) * rng.standard_normal((*size, D))
 
 
 def z_scores(rows, X, responses, order, before, after):
@@ -100,23 +101,24 @@ def logistic(name, replicates, seed, batches=None):
         move = move._replace(drift=np.empty(D))
         target = target._replace(prior=target.prior._replace(linear=np.empty(D)))
     chain = dataclasses.replace(prepared, target=target, move=move)
-    draws = stream(seed)
-    before, after, responses = (np.empty((replicates, size)) for size in (D, D, N))
+    before = prior_draw(rng, replicates)
+    responses = (rng.random((replicates, N)) < 1.0 / (1.0 + np.exp(-before @ X.T))).astype(float)
+    gradients = ((slope - responses) @ X + fixed) @ metric.inverse_root.T
+    starts, ends = (before - CENTRE) @ metric.root, np.empty((replicates, D))
+    random, draws = stream(seed), empty_draws(STEPS, D)
     for r in range(replicates):
-        theta = prior_draw(rng)
-        y[:] = rng.random(N) < 1.0 / (1.0 + np.exp(-X @ theta))
-        gradient = metric.whiten((slope - y) @ X + fixed)
+        y[:], gradient = responses[r], gradients[r]
         if expands:
             target.surrogate.terms.polynomial.linear[:] = gradient
         if moves:
             # G, which is taken off both polynomials, has the gradient as its linear part.
             move.drift[:] = -(1.0 - move.keep) * gradient
             target.prior.linear[:] = metric.prior_gradient - gradient
-        driver = Driver(chain, draws, metric.root.T @ (theta - CENTRE))
-        out = run(driver, STEPS)
+        driver = Driver(chain, random, starts[r])
+        assert driver.advance(draws, 2**62) == STEPS
         assert driver.violations == 0
-        before[r], after[r] = theta, CENTRE + target.whitening @ out.z[-1]
-        responses[r] = y
+        ends[r] = draws.z[-1]
+    after = CENTRE + ends @ target.whitening.T
     return z_scores(oracle.Logistic(), X, responses, ORDER[name], before, after)
 
 
@@ -313,6 +315,7 @@ def several(name, replicates, seed):
     X = 0.2 + rng.standard_normal((n, p)) / 2
     Z = np.column_stack([np.ones(n), rng.standard_normal(n) / 2]) if setting.spread else None
     ordered = name.startswith("ordinal")
+    family = setting.family.made() if isinstance(setting.family, LogisticNoise) else setting.family
     changes, d = [], centre.size
     while len(changes) < replicates:
         theta = 0.1 + SD * rng.standard_normal(d)
@@ -325,8 +328,7 @@ def several(name, replicates, seed):
             second = np.column_stack([X @ theta[:p], np.broadcast_to(theta[p], n) if Z is None else Z @ theta[p:]])
         y = setting.responses(rng, second).astype(float)
         try:
-            case = JointCase(X, y, setting.family, _AS_IS, scale_design=Z)
-            model = case.model
+            model = tb.Regression(X, y, family, _AS_IS, scale_design=Z)
             setup = setup_at(model, Mode(centre, 0.0, np.zeros(d), np.eye(d), 0), centre)
         except (np.linalg.LinAlgError, tb.errors.InputError):
             continue
@@ -335,7 +337,7 @@ def several(name, replicates, seed):
         out = run(driver, STEPS)
         assert driver.violations == 0
         after = centre + prepared.target.whitening @ out.z[-1]
-        problem = case.problem(centre)
+        problem = JointCase(X, y, setting.family, _AS_IS, scale_design=Z).problem(centre)
         both = np.array([theta, after])
         rows = np.float64(problem.row_potentials(both).sum(axis=1))
         left = rows - np.float64(problem.row_expansions(both, ORDER[setting.kernel]).sum(axis=1))

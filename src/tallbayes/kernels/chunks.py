@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from tallbayes.compiled import entry_of
 from tallbayes.kernels.addressed import addressed
 from tallbayes.kernels.all_rows import columns_at_hand, rows_are_at_hand, run_with_rows_at_hand
@@ -37,10 +39,42 @@ class Chunks:
             kinds = [(part.dtype, part.ndim, part.flags.c_contiguous, part.flags.writeable) for part in target.rows]
             # Mostly a chain was supplied with rows anew, which are of the same types as those before.
             if known is None or kinds != before or not _same_but_rows(known, target):
-                entry = entry_of(self._function, (seen, *given, *self._parts))
+                entry = _entry(self._function, (seen, *given, *self._parts))
             self._known = target, seen, kinds, entry
         made, request = entry(seen, *given, *self._parts)
         return made, request
+
+
+_ENTRIES: dict[Any, Any] = {}
+MOST_ENTRIES = 256
+"""After so many it begins anew: it keeps functions of users' models alive."""
+
+
+def _entry(function: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return what runs for arguments of these types, which Numba is asked for once: it takes longer than a short run.
+
+    So a kernel that is prepared anew, for other rows of the same kind, need not ask.
+    """
+    key = function, _kind(arguments)
+    found = _ENTRIES.get(key)
+    if found is None:
+        if len(_ENTRIES) >= MOST_ENTRIES:
+            _ENTRIES.clear()
+        found = _ENTRIES[key] = entry_of(function, arguments)
+    return found
+
+
+def _kind(argument: Any) -> Any:
+    """Return all that the type of an argument depends on, as compiled code sees it."""
+    if isinstance(argument, np.ndarray):
+        flags = argument.flags
+        layout = flags.c_contiguous, flags.f_contiguous, flags.aligned, flags.writeable
+        return argument.dtype, argument.ndim, layout
+    if isinstance(argument, tuple):
+        return type(argument), *map(_kind, argument)
+    if isinstance(argument, bool | int | float | np.generic | np.random.Generator):
+        return type(argument)
+    return argument  # a function, of which another may have another type
 
 
 def _same_but_rows(one: Target, other: Target) -> bool:
