@@ -63,60 +63,79 @@ def test_a_run_peaks_at_little_more_than_its_result(progress):
     assert peak < 1.2 * result + 60e6
 
 
-@pytest.mark.parametrize(
-    ("kernel", "draws", "n"),
-    [
-        (tb.kernels.ScalableMH(order=3, sketch=True), 20_000, 300_000),
-        (tb.kernels.ScalableMH(order=2, sketch=True), 20_000, 300_000),
-        (tb.kernels.ScalableMH(order=2), 20, 300_000),
-        (tb.kernels.ScalableMH(order=2), 100_000, 20_000),
-        (tb.kernels.Firefly(), 1000, 300_000),
-        (tb.kernels.Firefly(), 20, 300_000),
-    ],
-    ids=["sketch-3", "sketch-2", "few-draws", "many-draws", "firefly", "firefly-short"],
-)
-def test_predicted_memory_is_what_is_used(kernel, draws, n):
-    """The set-up's peak, tables, what chains have of their own, draws: by tracemalloc, which sees NumPy's arrays."""
-    predicted, peak = run(
-        f"""
-        kernel = tb.kernels.{kernel!r}
-        tb.sample(logistic(20_000, 8), kernel, draws=10, chains=2, seed=1, progress=False)
-        model = logistic({n}, 8)
-        gc.collect()
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        tree = tb.sample(model, kernel, draws={draws}, chains=3, seed=1, warmup=10, progress=False, threads=2)
-        peak = tracemalloc.get_traced_memory()[1] - before
-        tracemalloc.stop()
-        explained = tb.explain(model, kernel, draws={draws}, chains=3, threads=2)
-        print(json.dumps([1e6 * explained.memory_megabytes, peak]))
-        """
-    )
+FORECASTS = {
+    "sketch-3": (tb.kernels.ScalableMH(order=3, sketch=True), 20_000, 300_000),
+    "sketch-2": (tb.kernels.ScalableMH(order=2, sketch=True), 20_000, 300_000),
+    "few-draws": (tb.kernels.ScalableMH(order=2), 20, 300_000),
+    "many-draws": (tb.kernels.ScalableMH(order=2), 100_000, 20_000),
+    "firefly": (tb.kernels.Firefly(), 1000, 300_000),
+    "firefly-short": (tb.kernels.Firefly(), 20, 300_000),
+}
+"""Kernel, draws and rows."""
+OTHER_NUMBERS = ["int8", "float32", "int16"]
+HELD_AS_THEY_ARE = ["int8", "bool_", "float32"]
+
+MEASURE = """
+BERNOULLI, ORDER_2 = tb.families.Bernoulli(), tb.kernels.ScalableMH(order=2)
+
+def measure(X, y, kernel, model=None, **options):
+    # The peak of a run, and of making its model if none is given, by tracemalloc, which sees NumPy's arrays.
+    options = {"chains": 3, "threads": 2, **options}
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    model = tb.Regression(X, y, BERNOULLI) if model is None else model
+    tree = tb.sample(model, kernel, seed=1, progress=False, **options)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    options.pop("warmup", None)
+    predicted = 1e6 * tb.explain(model, kernel, **options).memory_megabytes
+    return {"peak": peak, "predicted": predicted, "shared": bool(np.shares_memory(X, model.source.X))}
+
+def load(model, kernel):
+    # Compiled code, and libraries.
+    tb.sample(model, kernel, draws=10, chains=2, seed=1, progress=False)
+
+def some(low, high, n, d, dtype):
+    rng = np.random.default_rng(1)
+    return rng.integers(low, high, (n, d)).astype(dtype), (rng.random(n) < 0.5).astype(float)
+
+forecasts, other_numbers, held = {}, {}, {}
+for name, (kernel, draws, n) in FORECASTS.items():
+    load(logistic(20_000, 8), kernel)
+    model = logistic(n, 8)
+    forecasts[name] = measure(model.source.X, None, kernel, model, draws=draws, warmup=10)
+for dtype in OTHER_NUMBERS:
+    X, y = some(-3, 4, 300_000, 8, dtype)
+    load(tb.Regression(X[:20_000], y[:20_000], BERNOULLI), ORDER_2)
+    other_numbers[dtype] = measure(X, y, ORDER_2, draws=20, warmup=10)
+load(logistic(20_000, 20), ORDER_2)
+for dtype in HELD_AS_THEY_ARE:
+    held[dtype] = measure(*some(0, 2, 400_000, 20, dtype), ORDER_2, draws=100, chains=1)
+print(json.dumps([forecasts, other_numbers, held]))
+"""
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """All that is measured by tracemalloc, one after the other in one process: to start one takes seconds."""
+    kernels = (f"{name!r}: (tb.kernels.{kernel!r}, {draws}, {n})" for name, (kernel, draws, n) in FORECASTS.items())
+    given = f"FORECASTS = {{{', '.join(kernels)}}}\n{OTHER_NUMBERS = }\n{HELD_AS_THEY_ARE = }\n"
+    return run(given + MEASURE)
+
+
+@pytest.mark.parametrize("name", FORECASTS)
+def test_predicted_memory_is_what_is_used(measured, name):
+    """The set-up's peak, tables, what chains have of their own, draws."""
+    peak, predicted = (measured[0][name][kind] for kind in ("peak", "predicted"))
     assert predicted > 10e6
     assert 0.7 * peak < predicted < 1.3 * peak
 
 
-@pytest.mark.parametrize("dtype", ["np.int8", "np.float32", "np.int16"])
-def test_predicted_memory_counts_what_is_made_of_other_kinds_of_numbers(dtype):
+@pytest.mark.parametrize("dtype", OTHER_NUMBERS)
+def test_predicted_memory_counts_what_is_made_of_other_kinds_of_numbers(measured, dtype):
     """Blocks in float64; and a copy of the design where its kind is rare."""
-    predicted, peak = run(
-        f"""
-        kernel = tb.kernels.ScalableMH(order=2)
-        rng = np.random.default_rng(1)
-        X, y = rng.integers(-3, 4, (300_000, 8)).astype({dtype}), (rng.random(300_000) < 0.5).astype(float)
-        small = tb.Regression(X[:20_000], y[:20_000], tb.families.Bernoulli())
-        tb.sample(small, kernel, draws=10, chains=2, seed=1, progress=False)
-        gc.collect()
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        model = tb.Regression(X, y, tb.families.Bernoulli())
-        tree = tb.sample(model, kernel, draws=20, chains=3, seed=1, warmup=10, progress=False, threads=2)
-        peak = tracemalloc.get_traced_memory()[1] - before
-        tracemalloc.stop()
-        explained = tb.explain(model, kernel, draws=20, chains=3, threads=2)
-        print(json.dumps([1e6 * explained.memory_megabytes, peak]))
-        """
-    )
+    peak, predicted = (measured[1][dtype][kind] for kind in ("peak", "predicted"))
     assert 0.7 * peak < predicted < 1.3 * peak
 
 
@@ -135,24 +154,8 @@ def test_predicted_memory_grows_with_draws_and_chains():
         assert 1e6 * (chains - base) == pytest.approx(2 * (20_000 * one + own) + 2 * 60 * 2 * 20_000)
 
 
-@pytest.mark.parametrize("dtype", ["np.int8", "np.bool_", "np.float32"])
-def test_no_copy_of_the_design_is_made(dtype):
+@pytest.mark.parametrize("dtype", HELD_AS_THEY_ARE)
+def test_no_copy_of_the_design_is_made(measured, dtype):
     """A design of 64 MB as float64: model, set-up and a few draws take less than a third of that."""
-    peak, shared = run(
-        f"""
-        tb.sample(logistic(20_000, 20), tb.kernels.ScalableMH(order=2), draws=10, chains=1, seed=1, progress=False)
-        rng = np.random.default_rng(1)
-        X = rng.integers(0, 2, (400_000, 20)).astype({dtype})
-        y = (rng.random(400_000) < 0.5).astype(float)
-        gc.collect()
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        model = tb.Regression(X, y, tb.families.Bernoulli())
-        kernel = tb.kernels.ScalableMH(order=2)
-        tree = tb.sample(model, kernel, draws=100, chains=1, seed=1, progress=False, threads=2)
-        peak = tracemalloc.get_traced_memory()[1] - before
-        print(json.dumps([peak, bool(np.shares_memory(X, model.source.X))]))
-        """
-    )
-    assert shared
-    assert peak < 64e6 / 3
+    assert measured[2][dtype]["shared"]
+    assert measured[2][dtype]["peak"] < 64e6 / 3
