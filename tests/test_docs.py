@@ -48,9 +48,7 @@ def test_every_block_says_what_it_is(page):
     assert {language for language, _, _ in blocks_of(text)} <= OTHER | {"python"}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if python_of(page)], ids=lambda page: page.name)
-def test_code_runs(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def run_page(page):
     mpl.use("Agg")
     known = {"__name__": "__main__"}
     for code, line in python_of(page):
@@ -58,18 +56,38 @@ def test_code_runs(page, tmp_path, monkeypatch):
         exec(compile("\n" * (line - 1) + code, str(page), "exec"), known)
 
 
+RUN_FOR_MORE = {
+    "factors.md": "test_factors.py",
+    "estimators.md": "test_estimators.py",
+    "tall-data.md": "test_docs.py",
+}
+"""Pages that a test of their own runs, which looks at what came of it: where that test is."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if python_of(page) and page.name not in RUN_FOR_MORE],
+    ids=lambda page: page.name,
+)
+def test_code_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+def test_pages_with_a_test_of_their_own_are_run_there():
+    for page, file in RUN_FOR_MORE.items():
+        assert f'"docs" / "{page}"' in (ROOT / "tests" / file).read_text()
+
+
 def test_the_page_on_tall_data_says_how_many_passes_its_example_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    files, fit = (code for code, _ in python_of(ROOT / "docs" / "tall-data.md")[:2])
-    for text in (
-        files + fit,
-        files.replace("600_000", "20_000").replace("trips", "few") + fit.replace("trips", "few"),
-    ):
-        exec(text, {})
+    page = ROOT / "docs" / "tall-data.md"
+    run_page(page)
+    files, fit = (code for code, _ in python_of(page)[:2])
     (said,) = re.findall(r'print\(tree.attrs\["passes"\]\)  # (\d+)', fit)
-    passes = capsys.readouterr().out.split()
-    assert passes[0] == said == "4"
-    assert 8 <= int(passes[1]) <= 10  # "some nine passes" of few rows
+    assert capsys.readouterr().out.split()[0] == said == "4"
+    exec(files.replace("600_000", "20_000").replace("trips", "few") + fit.replace("trips", "few"), {})
+    assert 8 <= int(capsys.readouterr().out) <= 10  # "some nine passes" of few rows
 
 
 def test_figures_of_the_readme_are_those_of_the_comparison():
