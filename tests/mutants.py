@@ -279,8 +279,8 @@ MUTANTS: list[tuple[str, ...]] = [
     (
         "lengths: 1 % of what single precision may lose is forgotten",
         "models/products.py",
-        "(d + 4) * UNIT_ROUNDOFF",
-        "0.99 * (d + 4) * UNIT_ROUNDOFF",
+        "math.expm1((d + 2) * UNIT_ROUNDOFF)",
+        "0.99 * math.expm1((d + 2) * UNIT_ROUNDOFF)",
         "test_components.py::test_what_single_precision_may_lose_is_added_to_lengths",
     ),
     (

@@ -371,7 +371,7 @@ def test_what_single_precision_may_lose_is_added_to_lengths():
     d = 70
     matrix, rows = FACTORS["plain"](d), np.random.default_rng(5).standard_normal((4000, d))
     added = lengths_of_products(rows, matrix) - precise_lengths(rows, matrix)
-    may_be_lost = (d + 4) * 2.0**-24 * (np.abs(rows) @ np.sqrt(np.sum(matrix**2, axis=0)))
+    may_be_lost = (d + 3) * 2.0**-24 * (np.abs(rows) @ np.sqrt(np.sum(matrix**2, axis=0)))
     assert np.mean(added) == pytest.approx(np.mean(may_be_lost), rel=0.004)
     assert np.all(added > 0.5 * may_be_lost)
 

@@ -259,7 +259,7 @@ def local_psi(truth, theta, order):
     m = order + 1
     if X.shape[1] > products.FEW_COLUMNS:  # then computed in single precision, with what may be lost
         columns = np.linalg.norm(truth.inverse_root(theta), axis=0)
-        lengths = lengths + (X.shape[1] + 4) * 2.0**-24 * (np.abs(X) @ columns)
+        lengths = lengths + (X.shape[1] + 3) * 2.0**-24 * (np.abs(X) @ columns)
     suprema = np.array(logistic_suprema(X @ theta + offset, RADIUS * lengths, m))
     return truth.weights * suprema * lengths**m / math.factorial(m)
 
@@ -280,7 +280,7 @@ def test_local_bounds_of_many_columns(truths, order, threads):
     found = setup.bounds(tb.bounds.Local(RADIUS), order)
     np.testing.assert_allclose(found.drawing.psi, psi, rtol=SINGLE, atol=0)
     used = [psi.sum(), rise.sum(), fall.sum()] if order == 3 else [psi.sum()] * 3
-    np.testing.assert_allclose(found.sums, used, rtol=SINGLE)
+    np.testing.assert_allclose(found.sums[:3], used, rtol=SINGLE)
     assert found.sums.total == pytest.approx(found.drawing.psi.sum(), rel=1e-10)
     psi = found.drawing.psi
     supplied = setup.supply(tb.bounds.Local(RADIUS), order).rows

@@ -7,6 +7,7 @@ Passes call `np.dot` rather than the operator ``@``, which keeps the lock of the
 vector times matrix, and products of few columns): other threads would wait.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,7 @@ def lengths_of_products(rows: Matrix, lower: Matrix) -> Vector:
     column B_k = A_k / c_k has length 1. With every number rounded once, and each term in at most d roundings as it is
     added up, in whatever order, the result is off by a vector of length at most
 
-    .. math:: \left((1 + u)^{d + 2} - 1\right) \sum_k |x'_k| \, |B_k| < (d + 3) \, u \sum_k |x'_k| .
+    .. math:: \left((1 + u)^{d + 2} - 1\right) \sum_k |x'_k| \, |B_k| < \left(e^{(d + 2) u} - 1\right) \sum_k |x'_k| .
 
     Rounding of float64, and numbers that are too small for single precision, are within another u of that sum. Rows of
     which all this is more than SLACK of the length, or whose sum is extreme, are computed in float64.
@@ -154,7 +155,7 @@ def lengths_of_products(rows: Matrix, lower: Matrix) -> Vector:
         columns = np.sqrt(np.sum(lower * lower, axis=0))
         _put_scaled(rows, columns, scaled, sums)
         _put_product(scaled, (lower / columns).astype(np.float32), white)
-    _put_longer(white, sums, (d + 4) * UNIT_ROUNDOFF, out)
+    _put_longer(white, sums, math.expm1((d + 2) * UNIT_ROUNDOFF) + UNIT_ROUNDOFF, out)
     unsure = np.flatnonzero(np.isnan(out))
     if unsure.size:
         out[unsure] = row_lengths(times_transposed(rows[unsure], lower))
