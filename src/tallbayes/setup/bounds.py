@@ -295,11 +295,11 @@ def _everything(
 def _sum_and_sketch(
     block: Block, part: Any, arguments: tuple[Any, ...], tables: passes.BoundTables, sketch: Sketch
 ) -> passes.BoundSums:
-    """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows, where bounds are."""
+    """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows. No later pass finds bounds."""
     _, predictors, ball, _ = arguments
-    white = predictors.white_for_all(block, ball.inverse_root)
+    white = predictors.whitened(block, ball.inverse_root)
     sums = passes.sum_bounds(block, part, (*arguments, white), tables)
-    fill_sketch(sketch, block, predictors.whitened(block, ball.inverse_root) if white is None else white)
+    fill_sketch(sketch, block, white)
     return sums
 
 
