@@ -295,7 +295,7 @@ def _everything(
 def _sum_and_sketch(
     block: Block, part: Any, arguments: tuple[Any, ...], tables: passes.BoundTables, sketch: Sketch
 ) -> passes.BoundSums:
-    """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows. No later pass finds bounds."""
+    """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows."""
     _, predictors, ball, _ = arguments
     white = predictors.whitened(block, ball.inverse_root)
     sums = passes.sum_bounds(block, part, (*arguments, white), tables)
