@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Other samplers want older versions of what tallbayes uses: they get an environment of their own.
 PEERS := .venv-bench
 
-.PHONY: demo test test-long test-external mutants coverage lint figures bench comparison bench-paper bench-step docs clean
+.PHONY: demo test test-long test-external mutants coverage style lint figures bench comparison bench-paper bench-step docs clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,17 +18,19 @@ $(VENV)/installed: pyproject.toml
 demo: $(VENV)/installed
 	$(BIN)/tallbayes demo
 
-# Lint, types and every test but the long versions of the statistical ones.
+# Lint, types (tests/test_types.py) and every test but the long versions of the statistical ones.
 # Each worker has half of the files, so that set-ups are made once; one that is done takes tests of the other.
-test: lint
+test: style
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long and not external"
 
-lint: $(VENV)/installed
+style: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint: style
 	$(BIN)/mypy
 
-test-long: lint
+test-long: style
 	$(BIN)/pytest -n 2 --dist worksteal -m "not external"
 
 # Bugs on purpose, one at a time in a copy of the source: fails unless a test notices each of them. ONLY="zig-zag" runs

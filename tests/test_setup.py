@@ -191,33 +191,42 @@ ELSEWHERE = """
     def refuse(*arguments, **options):
         raise AssertionError("a pickle was read")
 
-    X, y, saved, out, kernel = sys.argv[1:]
-    model = tb.Regression(np.load(X), np.load(y), tb.families.Bernoulli())
-    honest = pickle.load, pickle.loads
-    pickle.load = pickle.loads = refuse
-    setup = Setup.load(saved, model)
-    pickle.load, pickle.loads = honest  # which Numba's cache needs
-    before = model.source.passes
-    tree = tb.sample(model, eval(kernel), draws=200, chains=2, seed=3, progress=False)
-    assert model.source.passes == before, "sampling took a pass"
-    np.save(out, np.asarray(tree["posterior"]["beta"]))
+    X, y = np.load("X.npy"), np.load("y.npy")
+    for name, kernel in zip(sys.argv[1::2], sys.argv[2::2]):
+        model = tb.Regression(X, y, tb.families.Bernoulli())
+        honest = pickle.load, pickle.loads
+        pickle.load = pickle.loads = refuse
+        setup = Setup.load(f"{name}.npz", model)
+        pickle.load, pickle.loads = honest  # which Numba's cache needs
+        before = model.source.passes
+        tree = tb.sample(model, eval(kernel), draws=200, chains=2, seed=3, progress=False)
+        assert model.source.passes == before, "sampling took a pass"
+        np.save(f"{name}.npy", np.asarray(tree["posterior"]["beta"]))
 """
 
 
-@pytest.mark.parametrize("name", SAVED)
-def test_a_saved_set_up_gives_the_same_draws_elsewhere(tmp_path, name):
-    kernel = tb.kernels.ScalableMH(**SAVED[name])
-    model = logistic()
-    wanted = beta(draw(model, kernel))
-    setup_of(model).save(tmp_path / "setup.npz")
+@pytest.fixture(scope="module")
+def drawn_elsewhere(tmp_path_factory):
+    """Of each kernel, the draws here, and those of another process that is given the set-up of these."""
+    room, here, given = tmp_path_factory.mktemp("elsewhere"), {}, []
     for part, values in zip("Xy", make_data(), strict=True):
-        np.save(tmp_path / f"{part}.npy", values)
-    code = f"tb.kernels.{kernel!r}".replace("bound=", "bound=tb.bounds.").replace("tb.bounds.None", "None")
-    files = [str(tmp_path / file) for file in ("X.npy", "y.npy", "setup.npz", "out.npy")]
-    command = [sys.executable, "-c", textwrap.dedent(ELSEWHERE), *files, code]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+        np.save(room / f"{part}.npy", values)
+    for name, options in SAVED.items():
+        kernel, model = tb.kernels.ScalableMH(**options), logistic()
+        here[name] = beta(draw(model, kernel))
+        setup_of(model).save(room / f"{name}.npz")
+        code = f"tb.kernels.{kernel!r}".replace("bound=", "bound=tb.bounds.").replace("tb.bounds.None", "None")
+        given += [name, code]
+    command = [sys.executable, "-c", textwrap.dedent(ELSEWHERE), *given]
+    result = subprocess.run(command, cwd=room, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert np.load(tmp_path / "out.npy").tobytes() == wanted.tobytes()
+    return {name: (draws, np.load(room / f"{name}.npy")) for name, draws in here.items()}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_a_saved_set_up_gives_the_same_draws_elsewhere(drawn_elsewhere, name):
+    here, elsewhere = drawn_elsewhere[name]
+    assert here.tobytes() == elsewhere.tobytes()
 
 
 @pytest.fixture
