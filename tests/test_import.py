@@ -61,7 +61,24 @@ def test_a_run_loads_no_more_than_it_needs():
     """
     loaded = set(run(script).split())
     assert "xarray" in loaded
-    assert not {"dask.base", "tallbayes.formulas", "tallbayes.predictions", "tallbayes.families.ordinal"} & loaded
+    heavy = {"dask.base", "scipy.linalg", "scipy.special"}
+    assert not (heavy | {"tallbayes.formulas", "tallbayes.predictions", "tallbayes.families.ordinal"}) & loaded
+
+
+def test_linear_algebra_in_compiled_code_of_others_is_as_it_was():
+    """Numba's check that SciPy is there is put off, not away."""
+    script = """
+        import sys
+        import tallbayes.compiled
+        import numba
+        import numpy as np
+
+        before = "scipy.linalg" in sys.modules
+        product = numba.njit(lambda a: np.dot(a, a))
+        print(before, product(np.eye(2)).sum(), "scipy.linalg.cython_blas" in sys.modules)
+        print(numba.njit(lambda a: np.cov(a))(np.array([[0.0, 1.0], [1.0, 3.0]])).sum())
+    """
+    assert run(script).split() == ["False", "2.0", "True", "4.5"]
 
 
 def test_names_load_when_they_are_used():

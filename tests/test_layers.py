@@ -10,7 +10,7 @@ import tallbayes
 PACKAGE = Path(tallbayes.__file__).parent
 
 ROOMS = [
-    ["errors", "checks", "garbage", "code_cache", "compiled", "on_demand"],
+    ["errors", "checks", "garbage", "quantiles", "code_cache", "compiled", "on_demand"],
     ["families"],
     ["priors"],
     ["sources"],

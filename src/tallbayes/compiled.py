@@ -27,6 +27,23 @@ from tallbayes.garbage import collection_paused
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def _load_arrays() -> None:
+    """Load what Numba knows of arrays without SciPy's linear algebra, which takes a tenth of a process's start.
+
+    Numba loads it only to see that it is there, and again where it is needed. It is: tallbayes depends on SciPy.
+    """
+    from numba.np import linalg
+
+    check, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        linalg.ensure_blas = check
+
+
+_load_arrays()
+
+
 class Stopwatch:
     """Measures a block's time without what Numba's compiler took of it, or loading what it made before."""
 

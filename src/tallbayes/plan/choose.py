@@ -15,6 +15,7 @@ from tallbayes.kernels.mixing import FEWEST, effective_draws
 from tallbayes.kernels.state import Draws, empty_draws
 from tallbayes.models.base import Model
 from tallbayes.plan.forecast import Forecast, forecast
+from tallbayes.quantiles import chi_square_tail
 from tallbayes.setup.setup import setup_of
 from tallbayes.sources.base import RANDOM_ACCESS
 from tallbayes.sources.supply import REHEARSED, SLOTS, Stream, slots_for
@@ -256,8 +257,6 @@ def _can_be_rehearsed(forecast: Forecast, model: Model) -> bool:
 
 def rehearse(prepared: Prepared) -> Rehearsal:
     """Run a prepared kernel for a moment, always on the same random streams, and report what it did."""
-    from scipy.special import chdtrc
-
     n, d = prepared.model.n, prepared.model.d
     sketched = prepared.plan.get("sketch", False)  # then most rows are not read, and cost little
     chains = REHEARSED_CHAINS if RANDOM_ACCESS in prepared.model.source.offers else 1
@@ -282,7 +281,8 @@ def rehearse(prepared: Prepared) -> Rehearsal:
     spread = np.sqrt(np.mean(z[:, :, prepared.free :] ** 2)) if d > prepared.free else 1.0
     radius = prepared.plan.get("radius", np.inf)
     bounded = d - prepared.free  # coordinates that the ball is about
-    outside = float(chdtrc(bounded, (radius / max(spread, 1.0)) ** 2)) if np.isfinite(radius) and bounded else 0.0
+    ball = (radius / max(float(spread), 1.0)) ** 2
+    outside = chi_square_tail(bounded, ball) if np.isfinite(radius) and bounded else 0.0
     kept = z.shape[0] * z.shape[1]
     efficiency = float(np.min(effective_draws(z))) / kept if z.shape[1] >= FEWEST else 1.0
     return Rehearsal(

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.kernels.mixing import FEWEST
+from tallbayes.quantiles import normal_quantile
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -33,16 +34,14 @@ def effective_range(draws: Matrix) -> tuple[float, float] | None:
     tuple of float or None
         The range; more than 1 if draws are better than independent ones. None if there are too few draws to say.
     """
-    from scipy.special import ndtri
-
     length, d = draws.shape
     if length < FEWEST:
         return None
     found, errors = np.array([_per_draw(column) for column in draws.T]).T
-    logs, sure = np.log(found), float(ndtri(SURE))
+    logs, sure = np.log(found), normal_quantile(SURE)
     worst = int(np.argmin(logs))
     least, error, mean = logs[worst], errors[worst], np.mean(logs)
-    by_chance = float(ndtri(SURE ** (1.0 / d))) * error  # how far the least of d is below the truth of all
+    by_chance = normal_quantile(SURE ** (1.0 / d)) * error  # how far the least of d is below the truth of all
     if mean - least > by_chance:
         low, high = least - sure * error, least + sure * error
     else:

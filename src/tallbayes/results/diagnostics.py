@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import SlowMixingWarning
+from tallbayes.quantiles import chi_square_quantile
 from tallbayes.results.dispersion import overdispersion
 from tallbayes.results.draws import named_draws
 from tallbayes.results.mixing import Mixing, mixing_of
@@ -247,11 +248,9 @@ def largest_r_hat(chains: int, within: NDArray[np.float64]) -> NDArray[np.float6
     Means of the 2 x chains halves scatter like those of independent draws. So R-hat^2 - 1 is about (F - 1) / n, where n
     is the number of independent draws that a half is worth, and F is chi-square over its degrees of freedom.
     """
-    from scipy.special import chdtri
-
     free = 2 * chains - 1
     # Bulk and spread are two chances for each coefficient.
-    excess = float(chdtri(free, FALSE_ALARMS / (2 * within.size))) / free - 1.0
+    excess = chi_square_quantile(free, FALSE_ALARMS / (2 * within.size)) / free - 1.0
     return np.maximum(LARGEST_R_HAT, np.sqrt(1.0 + excess / np.maximum(DOUBT * within, LEAST)))
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.quantiles import normal_quantiles
 from tallbayes.sources.threads import available_threads, one_blas_thread, pool
 
 Vector = NDArray[np.float64]
@@ -190,10 +191,8 @@ def _quantiles(ordered: Matrix) -> Matrix:
 
 def _normal_scores(size: int) -> Vector:
     """Return the normal quantile of every rank that size numbers can have: 1, 3/2, 2, ... size."""
-    from scipy.special import ndtri
-
     ranks = 0.5 * np.arange(2, 2 * size + 1)
-    return np.asarray(ndtri((ranks - 0.375) / (size + 0.25)))
+    return normal_quantiles((ranks - 0.375) / (size + 0.25))
 
 
 def _scored(ordered: Matrix, places: NDArray[np.intp], scores: Vector) -> Vector:
@@ -243,15 +242,19 @@ class _Centred:
 
     def all_covariances(self, k: int) -> Vector:
         """Return the autocovariance of one coefficient at every lag, the mean over chains."""
-        from scipy.fft import irfft, next_fast_len, rfft
-
-        size = next_fast_len(2 * self.length, real=True)
+        size = _fast_length(2 * self.length)
         power = np.zeros(size // 2 + 1)
         step = max(1, TOGETHER // self.length)
         for first in range(0, self.chains, step):
-            waves = rfft(self.apart[k, first : first + step, : self.length], n=size, axis=1)
+            waves = np.fft.rfft(self.apart[k, first : first + step, : self.length], n=size, axis=1)
             power += np.sum(waves.real**2 + waves.imag**2, axis=0)
-        return np.asarray(irfft(power, n=size)[: self.length] / (self.chains * self.length))
+        return np.asarray(np.fft.irfft(power, n=size)[: self.length] / (self.chains * self.length))
+
+
+def _fast_length(least: int) -> int:
+    """Return a length of at least that, of which Fourier transforms are fast: small primes, at most a seventh more."""
+    doublings = max((least - 1).bit_length() - 5, 0)
+    return next(m << doublings for m in (16, 18, 20, 21, 24, 25, 27, 28, 30, 32) if m << doublings >= least)
 
 
 def _r_hat(z: _Centred) -> Vector:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
+from tallbayes.quantiles import normal_quantile
 from tallbayes.results.diagnostics import judged
 from tallbayes.results.draws import theta_draws
 from tallbayes.results.mixing import for_each, mean_error
@@ -41,7 +42,6 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
         small (0.1, 5 %, 0.15, beyond what few draws explain), so that the approximation would have done.
     """
     import pandas as pd
-    from scipy.special import ndtri
 
     try:
         laplace = tree["laplace"]
@@ -53,7 +53,7 @@ def laplace_check(tree: "DataTree") -> "pd.DataFrame":
     draws = theta_draws(tree, "laplace_check")
     moments = np.array(for_each(lambda j: _moments(np.ascontiguousarray(draws[:, :, j])), len(names), draws.size)).T
     mean, spread, error = moments[:3]
-    low, high = ((ends - centre) / sd - ndtri(p) for ends, p in zip(moments[3:], TAILS, strict=True))
+    low, high = ((ends - centre) / sd - normal_quantile(p) for ends, p in zip(moments[3:], TAILS, strict=True))
     table = pd.DataFrame(
         {
             "mean_shift": (mean - centre) / sd,

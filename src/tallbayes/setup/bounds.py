@@ -17,6 +17,7 @@ from tallbayes.compiled import compiled_borrowing, compiled_sum, compiled_within
 from tallbayes.errors import InputError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
+from tallbayes.quantiles import chi_square_quantile
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.sketch import Sketch, fill_sketch
 from tallbayes.sources.alias import WHOLE
@@ -305,9 +306,7 @@ def _sum_and_sketch(
 
 def gaussian_radius(d: int, outside: float) -> float:
     """Return the radius of the ball that a standard normal in d dimensions leaves with probability `outside`."""
-    from scipy.special import chdtri
-
-    return math.sqrt(float(chdtri(d, outside)))
+    return math.sqrt(chi_square_quantile(d, outside))
 
 
 def default_radius(n: int, d: int) -> float:
