@@ -1,5 +1,7 @@
 """Quantiles and tails are those of SciPy."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import special
@@ -22,7 +24,10 @@ def test_quantiles_of_chi_square(d):
         assert quantiles.chi_square_quantile(d, above) == pytest.approx(special.chdtri(d, above), rel=1e-11)
 
 
+@pytest.mark.parametrize("loaded", [False, True])
 @pytest.mark.parametrize("size", [7, quantiles.MANY + 1])
-def test_quantiles_of_normal(size):
+def test_quantiles_of_normal(size, loaded, monkeypatch):
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "scipy.special")
     p = np.concatenate([[1e-300, 1e-20], (np.arange(size) + 0.5) / size, [1 - 2**-53]])
     np.testing.assert_allclose(quantiles.normal_quantiles(p), special.ndtri(p), rtol=1e-13, atol=1e-15)

@@ -191,8 +191,9 @@ def _quantiles(ordered: Matrix) -> Matrix:
 
 def _normal_scores(size: int) -> Vector:
     """Return the normal quantile of every rank that size numbers can have: 1, 3/2, 2, ... size."""
-    ranks = 0.5 * np.arange(2, 2 * size + 1)
-    return normal_quantiles((ranks - 0.375) / (size + 0.25))
+    below = 0.5 * np.arange(2, size + 1)  # the middle, whose quantile is 0
+    low = normal_quantiles((below - 0.375) / (size + 0.25))
+    return np.concatenate([low, [0.0], -low[::-1]])
 
 
 def _scored(ordered: Matrix, places: NDArray[np.intp], scores: Vector) -> Vector:
