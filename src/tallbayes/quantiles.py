@@ -14,7 +14,7 @@ MANY = 200_000
 """Quantiles that SciPy finds sooner even if it must be loaded."""
 
 
-def normal_quantiles(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+def normal_quantiles(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the quantiles of the standard normal distribution at many probabilities between 0 and 1."""
     if probabilities.size <= MANY and "scipy.special" not in sys.modules:
         return np.array(list(map(normal_quantile, probabilities.tolist())))
