@@ -1439,7 +1439,8 @@ class Bundled:
         d = z.size
         unit = np.max(np.abs(z)) / min(32767, (2**31 - 1) // (127 * d))
         product = np.abs(self.codes[:, :d] @ np.rint(z / unit).astype(np.int64)) * unit if unit > 0 else 0.0
-        return self.scales * (product + 0.5 * np.sum(np.abs(z)) + 63.5 * d * unit)
+        single = 127.0 * d * (d + 3) * 2.0**-24 if d > 15 else 0.0  # of rows in single precision
+        return self.scales * (product + 0.5 * np.sum(np.abs(z)) + 63.5 * d * unit + single * np.linalg.norm(z))
 
     def trial(self, bundle, level, pieces, intensity):
         """Whether an event at this level, between 0 and the bundle's limit, reads a row, and whether that rejects."""

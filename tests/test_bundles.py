@@ -1,6 +1,7 @@
 """Rows of a sketch in bundles: no row reaches beyond its piece, and no bundle beyond its limit."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from problems import in_bundles_of
 from tallbayes.kernels.sketched_thinning import put_pieces
 from tallbayes.kernels.target import FALL, RISE, STEP, shifted, state_factors
 from tallbayes.kernels.thinning import intensity_of
+from tallbayes.models.products import RoughProducts, rough_products
 from tallbayes.setup.bundles import (
     FALLS,
     LARGEST,
@@ -24,12 +26,16 @@ from tallbayes.setup.bundles import (
     largest_eigenvalue,
 )
 from tallbayes.setup.sketch import (
+    TOO_FAR_OFF,
     Rounding,
     Sketch,
     bound_of_both,
     empty_sketch,
+    fill_sketch,
     fine_levels,
+    lines_off,
     put_in_order,
+    round_rows,
     round_state,
     rounding_of_states,
     sketch_product,
@@ -88,6 +94,53 @@ def test_codes_are_rows_to_half_a_step(dtype):
     np.testing.assert_allclose(steps, exact_steps, rtol=3e-6)
 
 
+WIDE = {
+    "normal": lambda rng, n, d: rng.standard_normal((n, d)) * rng.uniform(0.1, 2.0, (n, 1)),
+    "signs": lambda rng, n, d: rng.choice([-1.0, 1.0], (n, d)),
+    "correlated": lambda rng, n, d: 1.0 + 1e-5 * rng.standard_normal((n, d)),
+    "sparse": lambda rng, n, d: np.where(rng.random((n, d)) < 0.02, 3.0, 0.0) * np.logspace(-30, 30, n)[:, None],
+}
+
+
+@pytest.mark.parametrize("kind", WIDE)
+@pytest.mark.parametrize("d", [16, 40, 130])
+def test_wide_rows_are_off_by_no_more_than_is_reckoned_with(d, kind):
+    """They are whitened in single precision, or in float64 where that loses too much."""
+    rng = np.random.default_rng(d)
+    X = WIDE[kind](rng, 300, d)
+    inverse_root = np.linalg.inv(np.linalg.cholesky(np.cov(X.T / np.abs(X).max(), bias=True) + 1e-12 * np.eye(d)))
+    sketch, block = empty_sketch(300, d), SimpleNamespace(first=0, count=300, X=X)
+    white = rough_products(X, inverse_root)
+    lengths = white.lengths.copy()
+    fill_sketch(sketch, block, inverse_root, white)
+    exact = X.astype(np.longdouble) @ inverse_root.T.astype(np.longdouble)
+    length, largest = np.sqrt(np.einsum("na,na->n", exact, exact)), np.max(np.abs(exact), axis=1)
+    some = length > 0.0
+    np.testing.assert_array_equal(sketch.steps[~some], 0.0)
+    # The step that a row had, to 1e-3; its codes are those of a row as far away as the allowance says.
+    steps = sketch.steps[some].astype(float) * length[some]
+    np.testing.assert_allclose(steps.astype(float), (largest[some] / 127.0).astype(float), rtol=3e-3)
+    off = np.abs(exact[some] / (largest[some] / 127.0)[:, None] - sketch.codes[some, :d])
+    beyond = np.maximum(off - 0.5, 0.0)
+    assert np.sqrt(np.einsum("na,na->n", beyond, beyond)).max() <= lines_off(d)
+    assert np.all(sketch.steps[some] * lengths[some] >= largest[some] / 127.0)
+
+
+def test_rows_that_are_too_far_off_are_computed_anew():
+    d = 40
+    X = np.random.default_rng(3).standard_normal((3, d))
+    largest = np.max(np.abs(X), axis=1)
+    codes, steps = np.zeros((3, 48), dtype=np.int8), np.zeros(3, dtype=np.float32)
+    lost = lines_off(d) * largest / 127.0 * [0.999, 1.001, np.inf]
+    round_rows(RoughProducts(X.astype(np.float32), np.linalg.norm(X, axis=1), lost), codes, steps)
+    assert steps[0] == pytest.approx(largest[0] / 127.0 / (np.linalg.norm(X[0]) - 2.0 * lost[0]), rel=1e-5)
+    np.testing.assert_array_equal(steps[1:], TOO_FAR_OFF)
+    sketch = empty_sketch(3, d)
+    fill_sketch(sketch, SimpleNamespace(first=0, count=3, X=X), np.eye(d), RoughProducts(X, largest, lost))
+    np.testing.assert_allclose(sketch.steps[1:], largest[1:] / 127.0 / np.linalg.norm(X[1:], axis=1), rtol=2e-6)
+    np.testing.assert_array_equal(sketch.codes[1:, :d], np.rint(X[1:] / (largest[1:, None] / 127.0)))
+
+
 @pytest.mark.parametrize("d", [1, 6, 200, 600])
 def test_the_allowance_for_rounding_is_reached_and_no_more(d):
     codes = np.full((1, -(-d // 16) * 16), 127, dtype=np.int8)
@@ -100,7 +153,7 @@ def test_the_allowance_for_rounding_is_reached_and_no_more(d):
     product = unit * sketch_product(codes, 0, whole)
     assert product == unit * float(codes[0].astype(int) @ whole.astype(int))
     row = 127.5 if d > 1 else 127.0
-    off = row * z.sum() - product
+    off = row * z.sum() + lines_off(d) * np.linalg.norm(z) - product
     if d > 1:
         assert 0.99 * (d - 1) / d * error < off <= error
     # For no state of length 1 is it more than what limits reckon with, and along the diagonal it is that.
@@ -110,7 +163,9 @@ def test_the_allowance_for_rounding_is_reached_and_no_more(d):
         assert rounded(along, codes.shape[1])[2] <= rounding_of_states(d).farthest_off * (1.0 + 1e-12)
     along = np.full(d, d**-0.5)
     assert rounded(along, codes.shape[1])[2] > (0.9 if d > 300 else 0.95) * rounding_of_states(d).farthest_off
-    assert rounding_of_states(d).farthest_off == pytest.approx(0.5 * d**0.5 + 63.5 * d / levels, rel=1e-12)
+    farthest = 0.5 * d**0.5 + 63.5 * d / levels + lines_off(d)
+    assert rounding_of_states(d).farthest_off == pytest.approx(farthest, rel=1e-12)
+    assert lines_off(d) == pytest.approx(127.0 * d * (d + 3) * 2.0**-24 if d > 15 else 0.0, rel=1e-4)
 
 
 def test_products_of_very_wide_rows_do_not_overflow():
@@ -146,14 +201,15 @@ def intensities(prepared, z, other):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("d", [COLUMNS, 20], ids=["narrow", "wide"])  # whitened in double and in single precision
 @pytest.mark.parametrize("family", FAMILIES, ids=["logistic", "student"])
-def test_no_row_reaches_beyond_its_piece_nor_pieces_beyond_their_limit(family, order, size):
-    prepared = prepared_with(model_of(family, n=333), order, size)
+def test_no_row_reaches_beyond_its_piece_nor_pieces_beyond_their_limit(family, d, order, size):
+    prepared = prepared_with(model_of(family, n=333, d=d), order, size)
     target, bundles = prepared.target, prepared.target.bundles
     rng = np.random.default_rng(order)
     starts = np.arange(0, bundles.rows.size, size)
     for pair in range(12):
-        z, other = rng.standard_normal((2, COLUMNS)) * (0.3 if pair % 2 else 1.2)
+        z, other = rng.standard_normal((2, d)) * (0.3 if pair % 2 else 1.2)
         if pair % 4 == 0:
             other = z * (1.0 + 1e-3 * rng.standard_normal())
         before, after, between = state_factors(target, z, other)

@@ -16,8 +16,8 @@ from problems import CASES, Driver, bench, in_batches, run, stream
 from tallbayes.kernels.target import step_rate
 from tallbayes.models import products
 from tallbayes.models.products import (
-    lengths_of_products,
     mixed_moments,
+    rough_products,
     row_lengths,
     times_transposed,
     weighted_gram,
@@ -340,6 +340,10 @@ def precise_lengths(rows, matrix):
     return np.sqrt(np.einsum("na,na->n", products, products))
 
 
+def lengths_of_products(rows, matrix):
+    return rough_products(rows, matrix).lengths
+
+
 FACTORS = {
     "plain": lambda d: np.tril(np.random.default_rng(1).standard_normal((d, d))) + 4.0 * np.eye(d),
     "full": lambda d: np.random.default_rng(2).standard_normal((d, d)),
@@ -364,6 +368,11 @@ def test_lengths_of_products_are_never_too_small(d, name):
     exact = 1e-12 * np.linalg.cond(matrix) if name == "close to singular" else 1e-13 * d
     assert np.all(found >= wanted * (1.0 - exact))
     assert np.all(found <= wanted * (1.0 + (products.SLACK if d > products.FEW_COLUMNS else exact)))
+    # Lines are off by no more than they say.
+    lines, _, lost = rough_products(rows, matrix)
+    some = np.isfinite(lost) if lost.size > 1 else np.arange(0)
+    off = lines[some] - rows[some].astype(np.longdouble) @ matrix.T.astype(np.longdouble)
+    assert np.all(np.sqrt(np.einsum("na,na->n", off, off)) <= lost[some] + exact * found[some])
 
 
 def test_what_single_precision_may_lose_is_added_to_lengths():

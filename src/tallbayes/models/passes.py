@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tallbayes.compiled import compiled_borrowing
 from tallbayes.models.predictors import Linear, Predictors
-from tallbayes.models.products import row_lengths
 from tallbayes.sources.alias import WHOLE
 from tallbayes.sources.base import Block
 from tallbayes.sources.supply import RowBounds
@@ -124,7 +123,7 @@ class Ball(NamedTuple):
 
 
 def local_bounds(
-    block: Block, rows: Any, predictors: Predictors, ball: Ball, m: int, white: Matrix | None = None
+    block: Block, rows: Any, predictors: Predictors, ball: Ball, m: int, norms: Matrix | None = None
 ) -> RowBounds:
     r"""Return :math:`w_i \sup |U_i^{(m)}| a_i^m / m!`, the supremum over a ball, and what rises and falls use of it.
 
@@ -132,10 +131,11 @@ def local_bounds(
     (docs/mathematics.md).
 
     If m is even a remainder has the sign of the derivative, so it can use the supremum of the positive part by
-    rising, and that of the negative part by falling. Whitened rows are computed unless they are given.
+    rising, and that of the negative part by falling. Lengths of whitened rows are computed unless they are given.
     """
     eta = predictors.at(block, ball.centre)
-    norms = predictors.norms(block, ball.inverse_root, rows.sums) if white is None else row_lengths(white)[None]
+    if norms is None:
+        norms = predictors.norms(block, ball.inverse_root, rows.sums)
     suprema = rows.bounds(block.responses, eta, norms, ball.radius, m)
     psi, shares = np.empty(block.count), WHOLE if m % 2 == 1 else np.empty((block.count, 2), dtype=np.float32)
     lengths = norms[0] if predictors.linear else np.empty(0)

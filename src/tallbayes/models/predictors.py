@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled_sum_in_line, compiled_within
 from tallbayes.families.structure import Line
 from tallbayes.models.products import (
+    RoughProducts,
     in_single_precision,
-    lengths_of_products,
     mixed_moments,
     packed_indices,
+    rough_products,
     row_lengths,
     times_transposed,
     weighted_gram,
@@ -120,8 +121,8 @@ class Linear(Predictors):
         return np.asarray(np.dot(block.X, change)[None])
 
     def norms(self, block: Block, inverse_root: Matrix, sums: Matrix | None = None) -> Matrix:
-        """Return a_i = |L^-1 x_i|, or a little more (`lengths_of_products`)."""
-        return lengths_of_products(block.X, inverse_root)[None]
+        """Return a_i = |L^-1 x_i|, or a little more (`rough_products`)."""
+        return self.roughly_whitened(block, inverse_root).lengths[None]
 
     def gradient(self, block: Block, slopes: Matrix) -> Vector:
         """Return the slopes' sum of rows."""
@@ -144,9 +145,13 @@ class Linear(Predictors):
         """Return L^-1 x_i in each line."""
         return times_transposed(block.X, inverse_root)
 
+    def roughly_whitened(self, block: Block, inverse_root: Matrix) -> RoughProducts:
+        """Return L^-1 x_i to a precision that bounds and sketches reckon with."""
+        return rough_products(block.X, inverse_root)
+
     def white_for_all(self, block: Block, inverse_root: Matrix) -> Matrix | None:
         """Return the same if `norms` are the lengths of these lines, and None if they are computed on their own."""
-        return None if in_single_precision(inverse_root) else self.whitened(block, inverse_root)
+        return None if in_single_precision(inverse_root.shape[0]) else self.whitened(block, inverse_root)
 
 
 class Several(Predictors):

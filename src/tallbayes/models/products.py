@@ -8,7 +8,7 @@ vector times matrix, and products of few columns): other threads would wait.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,15 +128,27 @@ def _put_lengths(rows: Matrix, out: Vector) -> None:
         out[i] = np.sqrt(total)
 
 
-def in_single_precision(lower: Matrix) -> bool:
-    """Return whether lengths of products with a matrix are computed in single precision."""
-    return lower.shape[0] > FEW_COLUMNS
+@compiled_borrowing
+def in_single_precision(d: int) -> bool:
+    """Return whether products with d columns are computed in single precision where that may be."""
+    return d > FEW_COLUMNS
 
 
-def lengths_of_products(rows: Matrix, lower: Matrix) -> Vector:
-    r"""Return the length of each row of rows @ lower.T; with many columns, numbers that are larger by at most SLACK.
+class RoughProducts(NamedTuple):
+    """Products of rows, perhaps in single precision."""
 
-    Those come from products in single precision, which take half the time, and what may be lost in them is added. Let
+    lines: NDArray[Any]
+    """In memory that the next call in the same thread may use again."""
+    lengths: Vector
+    """The length of each; with many columns, numbers that are larger by at most SLACK."""
+    lost: Vector
+    """The length of what each line may be off by; infinite where a line is of no use, though its length is known."""
+
+
+def rough_products(rows: Matrix, lower: Matrix) -> RoughProducts:
+    r"""Return rows @ lower.T, with many columns in single precision, and the lengths of its lines.
+
+    That takes half the time, and what may be lost in it is added to lengths. Let
     u be the unit roundoff, and c_k the length of column k of the matrix A. Then A x = B x' with x'_k = c_k x_k, where
     column B_k = A_k / c_k has length 1. With every number rounded once, and each term in at most d roundings as it is
     added up, in whatever order, the result is off by a vector of length at most
@@ -144,22 +156,29 @@ def lengths_of_products(rows: Matrix, lower: Matrix) -> Vector:
     .. math:: \left((1 + u)^{d + 2} - 1\right) \sum_k |x'_k| \, |B_k| < \left(e^{(d + 2) u} - 1\right) \sum_k |x'_k| .
 
     Rounding of float64, and numbers that are too small for single precision, are within another u of that sum. Rows of
-    which all this is more than SLACK of the length, or whose sum is extreme, are computed in float64.
+    which all this is more than SLACK of the length, or whose sum is extreme, have lengths computed in float64.
     """
     n, d = rows.shape
-    if not in_single_precision(lower):
-        return row_lengths(times_transposed(rows, lower))
+    if not in_single_precision(d):
+        lines = times_transposed(rows, lower)
+        return RoughProducts(lines, row_lengths(lines), np.zeros(1))
     scaled, white = room(n, d).reshape(-1).view(np.float32).reshape(2, n, d)
-    sums, out = np.empty(n), np.empty(n)
+    lost, lengths = np.empty(n), np.empty(n)
     with np.errstate(all="ignore"):  # of extreme rows
         columns = np.sqrt(np.sum(lower * lower, axis=0))
-        _put_scaled(rows, columns, scaled, sums)
+        _put_scaled(rows, columns, scaled, lost)
         _put_product(scaled, (lower / columns).astype(np.float32), white)
-    _put_longer(white, sums, math.expm1((d + 2) * UNIT_ROUNDOFF) + UNIT_ROUNDOFF, out)
-    unsure = np.flatnonzero(np.isnan(out))
+    _put_longer(white, share_lost(d), lost, lengths)
+    unsure = np.flatnonzero(np.isinf(lost))
     if unsure.size:
-        out[unsure] = row_lengths(times_transposed(rows[unsure], lower))
-    return out
+        lengths[unsure] = row_lengths(np.dot(rows[unsure], lower.T))
+    return RoughProducts(white, lengths, lost)
+
+
+@compiled_borrowing
+def share_lost(d: int) -> float:
+    """Return what single precision may lose of a product with d columns, as a share of the sum in `rough_products`."""
+    return math.expm1((d + 2) * UNIT_ROUNDOFF) + UNIT_ROUNDOFF
 
 
 @compiled_sum
@@ -175,8 +194,11 @@ def _put_scaled(rows: Matrix, columns: Vector, scaled: NDArray[np.float32], sums
 
 
 @compiled_sum
-def _put_longer(white: NDArray[np.float32], sums: Vector, share: float, out: Vector) -> None:
-    """Put the length of each row with a share of its sum added; NaN where that is not close or not safe."""
+def _put_longer(white: NDArray[np.float32], share: float, sums: Vector, out: Vector) -> None:
+    """Put the length of each row, with a share of its sum added, into out, and the share of the sum into its place.
+
+    That is infinite where it is not small beside the length, or not safe.
+    """
     for i in range(white.shape[0]):
         total = 0.0
         for j in range(white.shape[1]):
@@ -184,7 +206,8 @@ def _put_longer(white: NDArray[np.float32], sums: Vector, share: float, out: Vec
             total += value * value
         length, lost = np.sqrt(total), share * sums[i]
         close = lost <= SLACK * length and EXTREME[0] < sums[i] < EXTREME[1]
-        out[i] = length + lost if close else np.nan
+        out[i] = length + lost
+        sums[i] = lost if close else np.inf
 
 
 def mixed_moments(a: Matrix, b: Matrix, c: Matrix, weight: Vector) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from tallbayes.compiled import compiled_borrowing, compiled_sum, compiled_within
 from tallbayes.errors import InputError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
+from tallbayes.models.products import row_lengths
 from tallbayes.quantiles import chi_square_quantile
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.sketch import Sketch, fill_sketch
@@ -285,7 +286,8 @@ def _everything(
     rows, predictors, centre, inverse_root = likelihood
     white = predictors.white_for_all(block, inverse_root) if predictors.linear else None
     local = part is passes.local_bounds
-    bounds = part(block, *arguments, white) if local else part(block, *arguments)
+    norms = None if white is None else row_lengths(white)[None]
+    bounds = part(block, *arguments, norms) if local else part(block, *arguments)
     return (
         passes.sums_of(bounds),
         passes.third_derivatives(block, rows, predictors, centre, inverse_root, white) if thirds else None,
@@ -298,9 +300,9 @@ def _sum_and_sketch(
 ) -> passes.BoundSums:
     """Do as `passes.sum_bounds` does, and fill the sketch: both from the same whitened rows."""
     _, predictors, ball, _ = arguments
-    white = predictors.whitened(block, ball.inverse_root)
-    sums = passes.sum_bounds(block, part, (*arguments, white), tables)
-    fill_sketch(sketch, block, white)
+    white = predictors.roughly_whitened(block, ball.inverse_root)
+    sums = passes.sum_bounds(block, part, (*arguments, white.lengths[None]), tables)
+    fill_sketch(sketch, block, ball.inverse_root, white)
     return sums
 
 

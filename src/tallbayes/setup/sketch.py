@@ -7,12 +7,13 @@ most trials could have been settled by the inner product alone. The sketch keeps
 whole multiples :math:`\zeta` of a unit h when it is multiplied with them. Then
 
 .. math:: \frac{|x_i \cdot (\theta - \hat\theta)|}{a_i} \le b(z) = \frac{s_i}{a_i} \left(h |q \cdot \zeta|
-          + \tfrac12 \|z\|_1 + \tfrac{127}2 d h\right), \qquad
+          + \tfrac12 \|z\|_1 + \tfrac{127}2 d h + e |z|\right), \qquad
           \lambda_i \le \psi_i \min\left(b(z)^{k+1} + b(z')^{k+1},\ \tfrac{k+1}2 (b(z)^k + b(z')^k)\, b(z' - z)\right) .
 
-The product of whole numbers is exact. For a rise to z' or a fall from z that with the one state is enough:
-:math:`|r_i(z)| \le \psi_i b(z)^{k+1}`. Rows lie in an order of their own, similar bounds together, so that they can be
-tried in bundles (`setup/bundles.py`).
+The product of whole numbers is exact, and e is what whitened rows themselves may be off, in steps: with many columns
+they are computed in single precision (`lines_off`). For a rise to z' or a fall from z that with the one state is
+enough: :math:`|r_i(z)| \le \psi_i b(z)^{k+1}`. Rows lie in an order of their own, similar bounds together,
+so that they can be tried in bundles (`setup/bundles.py`).
 """
 
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from tallbayes.compiled import compiled, compiled_borrowing, compiled_in_line, compiled_within
 from tallbayes.models.base import Model
 from tallbayes.models.predictors import Linear
+from tallbayes.models.products import RoughProducts, in_single_precision, row_lengths, share_lost
 from tallbayes.setup.metric import Metric
 from tallbayes.sources.base import Block
 from tallbayes.sources.threads import in_threads
@@ -43,6 +45,8 @@ STEPS_OF_BOUNDS = 16.0
 """Bounds count as similar if they are equal to so many steps of a factor of two: to 4 %."""
 SLACK = 1.0 + 1e-6
 """Covers the rounding of step and psi, and of the few double-precision operations of the ratio."""
+TOO_FAR_OFF = -1.0
+"""In place of the step of a row that has to be computed more precisely."""
 
 
 class Sketch(NamedTuple):
@@ -108,31 +112,69 @@ def put_in_order(sketch: Sketch, psi: Vector, threads: int | None = None) -> Non
 
 
 def _fill(block: Block, predictors: Linear, inverse_root: Matrix, sketch: Sketch) -> None:
-    fill_sketch(sketch, block, predictors.whitened(block, inverse_root))
+    fill_sketch(sketch, block, inverse_root, predictors.roughly_whitened(block, inverse_root))
 
 
-def fill_sketch(sketch: Sketch, block: Block, white: Matrix) -> None:
-    """Put the codes and steps of a block's rows, which are given whitened, into their places."""
+def fill_sketch(sketch: Sketch, block: Block, inverse_root: Matrix, white: RoughProducts) -> None:
+    """Put the codes and steps of a block's rows, which are given whitened, into their places.
+
+    Rows that single precision leaves too far off are whitened anew.
+    """
     rows = slice(block.first, block.first + block.count)
-    _round(white, sketch.codes[rows], sketch.steps[rows])
+    codes, steps = sketch.codes[rows], sketch.steps[rows]
+    round_rows(white, codes, steps)
+    again = np.flatnonzero(steps == TOO_FAR_OFF)
+    if again.size:
+        lines = np.dot(block.X[again], inverse_root.T)
+        some_codes, some_steps = codes[again], steps[again]
+        round_rows(RoughProducts(lines, row_lengths(lines), np.zeros(1)), some_codes, some_steps)
+        codes[again], steps[again] = some_codes, some_steps
+
+
+def round_rows(white: RoughProducts, codes: NDArray[np.int8], steps: NDArray[np.float32]) -> None:
+    """Round whitened rows to whole multiples of a step of their own; those too far off have a mark for a step."""
+    lines = white.lines
+    largest = np.maximum(np.max(lines, axis=1), -np.min(lines, axis=1)).astype(np.float64)
+    _round(lines, largest, white.lengths, white.lost, codes, steps)
 
 
 @compiled
-def _round(white: Matrix, codes: NDArray[np.int8], steps: NDArray[np.float32]) -> None:
-    """Round whitened rows to whole multiples of a step of their own; a row of zeros has none.
+def _round(
+    lines: Matrix,
+    largest: Vector,
+    lengths: Vector,
+    lost: Vector,
+    codes: NDArray[np.int8],
+    steps: NDArray[np.float32],
+) -> None:
+    """Put codes and steps of whitened rows; a row of zeros has none.
 
     Nor has one whose square is no number but 0: its length is 0 to everyone.
     """
-    for r in range(white.shape[0]):
-        largest, square = 0.0, 0.0
-        for j in range(white.shape[1]):
-            largest = max(largest, abs(white[r, j]))
-            square += white[r, j] * white[r, j]
-        if square > 0.0:
-            per_step = LEVELS / largest
-            steps[r] = np.float32(1.0 / (per_step * np.sqrt(square)) * 1.000001)
-            for j in range(white.shape[1]):
-                codes[r, j] = np.int8(np.rint(white[r, j] * per_step))
+    most = lines_off(lines.shape[1]) / LEVELS
+    for r in range(lines.shape[0]):
+        off = lost[min(r, lost.size - 1)]
+        if off > 0.0 and not off <= most * largest[r]:
+            steps[r] = TOO_FAR_OFF
+        elif lengths[r] > 0.0:
+            per_step = LEVELS / largest[r]
+            # The length is too large by up to two times what may be lost.
+            steps[r] = np.float32(1.0 / (per_step * (lengths[r] - 2.0 * off)) * 1.000001)
+            for j in range(lines.shape[1]):
+                codes[r, j] = np.int8(np.rint(lines[r, j] * per_step))
+        else:
+            steps[r] = 0.0
+
+
+@compiled_borrowing
+def lines_off(d: int) -> float:
+    """Return the length of what a whitened row may be off by, in its steps.
+
+    In single precision it is a share of a sum of d numbers (`rough_products`), which is at most sqrt(d) times their
+    length. Where columns are not too correlated they are about as long as the whitened row, which is at most sqrt(d)
+    times its largest entry, 127 steps. Rows that are further off are computed in float64.
+    """
+    return LEVELS * d * share_lost(d) if in_single_precision(d) else 0.0
 
 
 @compiled_within
@@ -140,18 +182,20 @@ def round_state(z: Vector, free: int, whole: NDArray[np.int16]) -> tuple[float, 
     """Round a state to whole multiples of a unit, without its free coordinates, at which codes are zero.
 
     Returns the unit, and how far the unit times the product with a row's codes may be off from L^-1 x_i . z / s_i:
-    half of |z|_1 for the rounding of the row, and 127 / 2 units for that of each entry of z.
+    half of |z|_1 for the rounding of the row, 127 / 2 units for that of each entry of z, and some of |z| for what
+    the row itself is off.
     """
-    length, largest = 0.0, 0.0
+    length, square, largest = 0.0, 0.0, 0.0
     for j in range(free, z.size):
         length += abs(z[j])
+        square += z[j] * z[j]
         largest = max(largest, abs(z[j]))
-    unit = largest / fine_levels(z.size)
+    unit, off = largest / fine_levels(z.size), lines_off(z.size)
     if not unit > SMALLEST:  # multiples of it would not be exact
-        return 0.0, (LEVELS + 0.5) * length
+        return 0.0, (LEVELS + 0.5 + off) * length
     for j in range(free, z.size):
         whole[j] = np.int16(np.rint(z[j] / unit))
-    return unit, 0.5 * length + 0.5 * LEVELS * (z.size - free) * unit
+    return unit, 0.5 * length + 0.5 * LEVELS * (z.size - free) * unit + off * np.sqrt(square)
 
 
 @compiled_borrowing
@@ -171,7 +215,8 @@ class Rounding(NamedTuple):
 
 def rounding_of_states(d: int) -> Rounding:
     """Return what rounding does to states of so many coordinates."""
-    return Rounding(0.5 * d**0.5 + 0.5 * LEVELS * d / fine_levels(d), 1.0 + 0.5 * d**0.5 / fine_levels(d))
+    off = 0.5 * d**0.5 + 0.5 * LEVELS * d / fine_levels(d) + lines_off(d)
+    return Rounding(off, 1.0 + 0.5 * d**0.5 / fine_levels(d))
 
 
 @compiled_in_line
