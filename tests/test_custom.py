@@ -16,7 +16,7 @@ import sympy
 import tallbayes as tb
 from tallbayes import code_cache
 from tallbayes.families import formula as formulas
-from tallbayes.families import intervals
+from tallbayes.families import generate, generated, intervals
 from tallbayes.families.certify import certify
 from tallbayes.families.curve import coefficients, jet, potential
 from tallbayes.setup.setup import setup_of
@@ -275,6 +275,21 @@ def test_formulas_work_where_nothing_can_be_written(tmp_path):
     assert not Path(directory).exists()  # it is gone with the process
     assert not directory.startswith(str(tmp_path))
     assert blocked.read_text() == "not a directory"
+
+
+def test_a_module_that_another_process_writes_is_found():
+    tb.families.custom("sqrt(1 + (y - eta)**2)", support="real")  # Python has listed the directory
+    directory, name = generated.DIRECTORY, "formula_of_another_process"
+    listed, path = directory.stat(), directory / "formula_of_another_process.py"
+    try:
+        with pytest.raises(ModuleNotFoundError):
+            generate.load(name)
+        path.write_text("answer = 42\n", encoding="utf-8")
+        os.utime(directory, ns=(listed.st_atime_ns, listed.st_mtime_ns))  # as two writes within a tick of the clock
+        assert generate.load(name).answer == 42
+    finally:
+        path.unlink(missing_ok=True)
+        sys.modules.pop(f"{generated.__name__}.{name}", None)
 
 
 def test_poisson_by_formula_is_local_only():

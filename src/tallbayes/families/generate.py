@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
@@ -267,15 +268,17 @@ def write(text: str) -> str:
     text = re.sub(r"\bCurve\b", "Curve_" + name.removeprefix("formula_"), text)
     if not (generated.DIRECTORY / f"{name}.py").exists():
         _write(f"{name}.py", text)
-        importlib.invalidate_caches()
     return name
 
 
 def load(name: str) -> ModuleType:
-    """Import a module that was written, by this process or an earlier one."""
+    """Import a module that was written, by this process or another."""
     from tallbayes.families import generated
 
-    return importlib.import_module(f"{generated.__name__}.{name}")
+    full_name = f"{generated.__name__}.{name}"
+    if full_name not in sys.modules:
+        importlib.invalidate_caches()  # Python may have listed the directory before the module was written
+    return importlib.import_module(full_name)
 
 
 def curve_type(name: str) -> Any:
