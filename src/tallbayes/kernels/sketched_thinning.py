@@ -116,7 +116,10 @@ def _thin_by_sketch(target: Any, state: Any, budget: Any, rng: Any) -> Any:
             most = 1.0 if kind == STEP else table[bundle, MOST_RISES if kind == RISE else MOST_FALLS]
             drawn[left, 0], drawn[left, 1] = bundle, kind
             chances[left, 0], chances[left, 1] = most, uniform
-            left += uniform < most
+            if uniform < most:
+                if left < AHEAD:
+                    ask_for(bundles, bundle)
+                left += 1
         for b in range(left):
             bundle, kind = drawn[b, 0], drawn[b, 1]
             if b + AHEAD < left:
