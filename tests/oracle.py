@@ -1316,6 +1316,10 @@ def uniform_index(n, rng):
             return product // 2**32
 
 
+ROUNDED = 1e-5
+"""Shares of a bound are kept in single precision, rounded up."""
+
+
 class Chain(NamedTuple):
     """What a replayed chain did."""
 
@@ -1323,6 +1327,8 @@ class Chain(NamedTuple):
     accepted: np.ndarray
     rows_touched: np.ndarray
     full_pass: np.ndarray
+    unsure: np.ndarray | int = 0
+    """Events for which it is a matter of rounding whether they read their row: it cannot reject then."""
 
 
 class _Noise:
@@ -1458,7 +1464,10 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1, bundled=None):
     `batch` at a time; those after a rejection are dropped.
     """
     n, d = problem.n, problem.centre.size
-    out = Chain(np.empty((steps, d)), np.zeros(steps, bool), np.zeros(steps, int), np.zeros(steps, bool))
+    out = Chain(
+        *(np.empty((steps, d)), np.zeros(steps, bool), np.zeros(steps, int), np.zeros(steps, bool)),
+        np.zeros(steps, int),
+    )
     plain = rule.order is None
     clock = rng.standard_exponential()  # drawn for plain Metropolis-Hastings too, which never looks at it
     psi = np.zeros(n) if plain else rule.constants(problem)
@@ -1512,6 +1521,7 @@ def replay(problem, rule, proposal, draw, z, rng, steps, batch=1, bundled=None):
                         kind = 2 if parts[2] > 0 else 0 if left >= total * parts[1] else 1
                         if bundled is None:
                             seen.append(uniform < shares[kind, i])
+                            out.unsure[step] += abs(uniform - shares[kind, i]) < ROUNDED * shares[kind, i] < ROUNDED
                             events.append(uniform * parts[kind] * psi[i] < intensity[kind, i])
                         else:
                             level = uniform * parts[kind] * bundled.limits[i]

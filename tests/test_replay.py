@@ -145,7 +145,8 @@ def compare(chain, ways, steps, seed):
 
 def agrees(chain, b, driver, draws, expected):
     np.testing.assert_array_equal(draws.accepted, expected.accepted)
-    np.testing.assert_array_equal(draws.rows_touched, expected.rows_touched)
+    assert np.all(np.abs(draws.rows_touched - expected.rows_touched) <= expected.unsure)
+    assert np.sum(expected.unsure) <= 1e-4 * np.sum(expected.rows_touched) + 1.0
     np.testing.assert_array_equal(draws.full_pass, expected.full_pass)
     # A walk adds up its roundings: a few units in the last place for each step.
     rounding = 1e-12 + 4.0 * np.finfo(float).eps * draws.accepted.size

@@ -435,7 +435,7 @@ def test_picture_shows_the_most_skewed_coefficients(model):
 
 
 def status(steps, **changes):
-    return Status(**{**dict(zip(Status._fields, (steps, 1100, 100, 0.9, 0.25, 2), strict=True)), **changes})
+    return Status(**{**dict(zip(Status._fields, (steps, 1100, 100, 0.9, 0.25, 2, 1), strict=True)), **changes})
 
 
 class Clock:
@@ -444,6 +444,12 @@ class Clock:
     def __init__(self, monkeypatch):
         self.now = 0.0
         monkeypatch.setattr(progress_module.time, "perf_counter", lambda: self.now)
+
+
+def test_draws_of_several_steps_are_counted_as_draws(model, capsys):
+    with LineProgress(eager=True) as display:
+        display.update([status(900, every=8), status(1100, every=8)])
+    assert "225 of 250 draws" in capsys.readouterr().err
 
 
 def test_silent_on_request(model, capfd):
@@ -486,6 +492,7 @@ def test_one_full_pass_is_in_the_singular():
 
 
 def test_short_runs_print_lines_only_when_asked(model, capfd):
+    draw(model, progress=False)  # compiles, if need be
     draw(model, progress=None)
     assert capfd.readouterr().err == ""
     draw(model, progress=True)

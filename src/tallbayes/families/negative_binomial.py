@@ -66,8 +66,8 @@ class NegativeBinomial(CountResponse, LogMean):
         if self.known:
             return super().support
         return (
-            f"whole numbers from 0 to {MOST:g}, where the size is unknown. Of larger counts rounding hides it: give "
-            "the size, or use tb.families.Gamma(), which such counts follow to many digits"
+            f"{super().support}, up to {MOST:g} if the size is unknown (of larger ones rounding hides it: give it, or "
+            "use tb.families.Gamma(), which such counts follow to many digits)"
         )
 
     @property

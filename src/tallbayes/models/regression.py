@@ -17,6 +17,7 @@ from tallbayes.families import Family
 from tallbayes.families.responses import CountResponse, robust_spread, without_outliers
 from tallbayes.models.altered import AlteredSource
 from tallbayes.models.base import Model
+from tallbayes.models.endless_scales import fitted_exactly, refuse_endless_scale
 from tallbayes.models.new_rows import for_new_rows, new_rows
 from tallbayes.models.parameters import SomeColumns, add_columns, all_priors, last_columns, refuse_constant
 from tallbayes.models.predictors import Predictors, predictors_of
@@ -230,6 +231,14 @@ class Regression(Model):
         else:
             target = target - block.offset
         return starting_parameters(self, block, target)
+
+    def refuse_improper(self, threads: int | None) -> None:
+        """Raise if rows that are fitted exactly leave the density of an unknown scale without an end."""
+        refuse_endless_scale(self, threads)
+
+    def reason_without_mode(self, theta: Vector) -> str:
+        """Return that the scale went to 0 because many rows are fitted exactly, if they are."""
+        return fitted_exactly(self, theta)
 
     def holding_ridge(self, source: Source) -> Vector:
         """Return a ridge that keeps a coefficient finite when the rows do not speak of it."""

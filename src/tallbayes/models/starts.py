@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.checks import counted
 from tallbayes.errors import InputError, NoModeError
 from tallbayes.families.responses import robust_spread
 from tallbayes.models.products import weighted_gram
@@ -65,6 +66,13 @@ def _responses(model: "Regression", block: Block) -> str:
     if block.count == model.n:
         return f"{block.count:,} responses"
     return f"a sample of {block.count:,} of {model.n:,} responses"
+
+
+def _rows_and_columns(model: "Regression") -> str:
+    """Return in words how many rows count, and how many columns there are."""
+    rows, columns = model.profile.rows, model.structure.lines[0].count
+    counting = "" if rows == model.n else f" with a weight that is not zero (of {model.n:,})"
+    return f"{counted(rows, 'row')}{counting} and {counted(columns, 'column')}"
 
 
 def starting_scale(model: "Regression", block: Block, target: Vector, beta: Vector) -> float:
@@ -127,10 +135,10 @@ def refuse_certain_scale(model: "Regression", spread: float) -> None:
             "y: every response with a weight is the same, so nothing is known of the scale of the noise. Give it, e.g. "
             f"{model.family.title}(scale=1.0)."
         )
-    columns = len(model.source.names)
-    if model.n <= columns and not keeps_from_zero(model):
+    columns = model.structure.lines[0].count
+    if model.profile.rows <= columns and not keeps_from_zero(model):
         raise InputError(
-            f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every "
+            f"X: {_rows_and_columns(model)} were given. Columns that are as many as the rows fit every "
             "response exactly, and the density of the scale rises towards 0 without end. Use fewer columns, give the "
             "scale (e.g. scale=1.0), or a prior that keeps it away from 0, e.g. scale=tb.priors.LogNormal(0, 1)."
         )
@@ -144,10 +152,10 @@ def refuse_certain_shape(model: "Regression") -> None:
             "y: every response is the same, so the density of the unknown shape rises without end: amounts that do not "
             f"vary have an infinite one. {rest}"
         )
-    columns = len(model.source.names)
-    if model.n <= columns:
+    columns = model.structure.lines[0].count
+    if model.profile.rows <= columns:
         raise InputError(
-            f"X: {model.n} rows and {columns} columns were given. Columns that are as many as the rows fit every "
+            f"X: {_rows_and_columns(model)} were given. Columns that are as many as the rows fit every "
             f"response exactly, and the density of the unknown shape rises without end. Use fewer columns. {rest}"
         )
 

@@ -29,6 +29,8 @@ class Status(NamedTuple):
     acceptance: float
     rows_per_step: float
     full_passes: int
+    every: int = 1
+    """Steps for each draw that is kept."""
 
 
 class Draw(NamedTuple):
@@ -187,4 +189,5 @@ class Chain:
     def status(self) -> Status:
         """Return what is worth showing now."""
         steps = max(self.done, 1)
-        return Status(self.done, self.total, self.warmup, self._accepted / steps, self._rows / steps, self._full)
+        rates = self._accepted / steps, self._rows / steps
+        return Status(self.done, self.total, self.warmup, *rates, self._full, self.every)

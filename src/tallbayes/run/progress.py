@@ -248,7 +248,7 @@ def _line(chains: list[Status], left: list[float | None]) -> str:
 
 
 def _kept(chain: Status) -> tuple[int, int]:
-    return max(0, chain.steps - chain.warmup), chain.total - chain.warmup
+    return max(0, chain.steps - chain.warmup) // chain.every, (chain.total - chain.warmup) // chain.every
 
 
 def _draws(chain: Status) -> str:

@@ -9,7 +9,7 @@ from tallbayes.errors import NoModeError
 from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.models.subsamples import LARGE, LARGE_TOLERANCE, SUBSAMPLE, subsample_sizes
-from tallbayes.setup.no_mode import failed_search, refuse_dependent_columns, refuse_recession
+from tallbayes.setup.no_mode import failed_search, moving_parameters, refuse_dependent_columns, refuse_recession
 from tallbayes.sources.base import RANDOM_ACCESS, Source
 
 Vector = NDArray[np.float64]
@@ -86,6 +86,7 @@ def find_mode(model: Model, *, threads: int | None = None) -> Mode:
 def _find_mode(model: Model, threads: int | None) -> Mode:
     source = model.source
     passes_before = source.passes
+    model.refuse_improper(threads)
     theta, rough = None, None
     sizes = subsample_sizes(source.n, model.d)
     parts = [source.subsample(sizes[-1])] if sizes else []
@@ -105,11 +106,12 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
     limit = max(LIMIT, min(10 * LIMIT, PATIENCE // (source.n * model.d)))
     point = search.descend(theta, tolerance=tolerance, limit=limit)
     if _factor(point.hessian) is None:
-        raise NoModeError(
+        reason = model.reason_without_mode(point.theta) or (
             "The search for the mode ended where the negative log posterior is flat but its Hessian is not positive "
             "definite: a saddle, parameters of which the rows say nothing, or a potential of the wrong sign (it is "
             f"minus the log-likelihood). {model.mode_advice}"
         )
+        raise NoModeError(reason)
     value = np.nan if point.value is None else point.value
     return Mode(point.theta, value, point.gradient, point.hessian, source.passes - passes_before)
 
@@ -237,8 +239,9 @@ class _Search:
             return
         if long and np.linalg.norm(step) > STALLED * np.linalg.norm(before):
             raise NoModeError(
-                "No mode was found: the negative log posterior falls ever more slowly but without end, so under a flat "
-                f"prior the posterior may not exist. {self.model.mode_advice}"
+                "No mode was found: the negative log posterior falls ever more slowly but without end, most along "
+                f"{moving_parameters(self.model, step)}. Under a flat prior the posterior may then not exist, as where "
+                f"classes or zeros are separated by a column, or a class has no rows. {self.model.mode_advice}"
             )
 
     def _direction(self, point: _Point) -> tuple[Vector, float]:

@@ -18,6 +18,9 @@ Matrix = NDArray[np.float64]
 UNRESOLVED = 1e-10
 """A Newton step so short beside the coefficients themselves is made of rounding."""
 
+NAMED = 6
+"""Parameters that a message names."""
+
 
 def failed_search(model: Model, what_happened: str, theta: Vector, step: Vector) -> NoModeError:
     """Return the error of a search that failed at theta, with the reason that can be seen there."""
@@ -27,6 +30,8 @@ def failed_search(model: Model, what_happened: str, theta: Vector, step: Vector)
             f"to about {np.linalg.norm(step) / np.linalg.norm(theta):.1g} of their size. Look at the family's "
             "scale, at weights and at huge responses, or centre columns whose mean is far larger than their spread."
         )
+    if reason := model.reason_without_mode(theta):
+        return NoModeError(f"No mode was found. {reason}")
     return NoModeError(f"{what_happened} {_steepest_row(model, theta)}{model.mode_advice}")
 
 
@@ -44,6 +49,20 @@ def _steepest_row(model: Model, theta: Vector) -> str:
 def _involved(model: Model, direction: Vector, weight: Vector) -> str:
     share = np.abs(direction) * weight
     return ", ".join(repr(model.names[j]) for j in np.flatnonzero(share > 1e-3 * np.max(share)))
+
+
+def moving_parameters(model: Model, step: Vector) -> str:
+    """Name the parameters whose part of a step moves predictors most: half as far as the first of them, at least."""
+    sizes = np.ones(model.d)
+    for line in getattr(getattr(model, "structure", None), "lines", ()):
+        sizes[line.parameter : line.parameter + line.count] = model.profile.largest[
+            line.column : line.column + line.count
+        ]
+    moved = np.abs(step) * sizes
+    order = np.argsort(-moved, kind="stable")
+    named = [repr(model.names[j]) for j in order if moved[j] > 0.5 * moved[order[0]]]
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return ", ".join(named[:NAMED]) + more
 
 
 def refuse_dependent_columns(model: Model, hessian: Matrix) -> None:

@@ -25,6 +25,8 @@ class Profile(NamedTuple):
 
     weight: float
     """Sum of the weights."""
+    rows: int
+    """How many rows have one that is not zero."""
     largest: Vector
     """Largest absolute value of each column."""
     mean: Vector
@@ -48,6 +50,7 @@ class Profile(NamedTuple):
         _add_values(values, other.values)
         return Profile(
             weight,
+            self.rows + other.rows,
             np.maximum(self.largest, other.largest),
             mean,
             square,
@@ -104,6 +107,7 @@ def profile_block(block: Block, names: list[str], n: int, further: int = 0) -> P
     sample = slice(-block.first % every, None, every)
     return Profile(
         weight,
+        int(np.count_nonzero(block.weight)) * (block.count if block.weight.size == 1 else 1),
         largest,
         origin + shift,
         spread,
