@@ -83,7 +83,7 @@ class Model(ABC):
         """Return where the search for the mode of these rows, in memory, starts."""
 
     def refuse_improper(self, threads: int | None) -> None:  # noqa: B027
-        """Raise if rows show that the posterior does not exist, although a search might find a mode; none by default."""
+        """Raise if rows show that the posterior does not exist, although a search might find a mode."""
 
     def reason_without_mode(self, theta: Vector) -> str:
         """Return why there is no mode, as far as it shows where a search for one ended; empty if it does not."""

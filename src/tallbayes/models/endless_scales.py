@@ -1,8 +1,8 @@
 """Unknown scales that have no end: where coefficients fit rows exactly, the scale of these may go to 0.
 
 Let the scale of some rows be e^-t. Those that the coefficients fit to within e^-t have a density that rises like e^t
-each, by its weight, and the coefficients that do so a volume that falls like e^-t for each of them that this determines.
-Of other rows a Gaussian's density vanishes faster than any power, and that of Student's t falls like e^(-t df). Where
+each, by its weight; the volume of coefficients that do so falls like e^-t for each coefficient that this determines. Of
+other rows a Gaussian's density vanishes faster than any power, and that of Student's t falls like e^(-t df). Where
 falling does not win, the posterior has no finite integral, or no mode, although there may be a hill beside it that a
 search would take for one.
 """
