@@ -1104,6 +1104,20 @@ MUTANTS: list[tuple[str, ...]] = [
         PRIORS,
     ),
     (
+        "endless scales: one per cent less of the prior",
+        "models/endless_scales.py",
+        "return fitted - df * (weight - fitted) - 1.0",
+        "return fitted - df * (weight - fitted) - 0.99",
+        ("test_endless_scales.py::test_the_density_rises_as_it_is_said_to",),
+    ),
+    (
+        "endless scales: one per cent more of the weights",
+        "models/endless_scales.py",
+        "rise - fall >= -1e-9 *",
+        "rise - fall >= -1e-2 *",
+        ("test_endless_scales.py::test_weights_count",),
+    ),
+    (
         "zig-zag: l2 norm for l1",
         "kernels/zigzag.py",
         "np.sum(np.abs(turned), axis=1)",

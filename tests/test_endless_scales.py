@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import tallbayes as tb
 from tallbayes.models.endless_scales import rise_of_density
@@ -48,6 +49,19 @@ def test_equal_responses_are_refused_from_where_the_density_has_no_end(data, df)
     assert np.all(np.isfinite(mode_of(tb.Regression(X, tied, F.StudentT(df, scale=P.LogNormal(0, 1))))))
     assert np.all(np.isfinite(mode_of(tb.Regression(X[:, 1:], tied, F.StudentT(df)))))
     assert np.all(np.isfinite(mode_of(tb.Regression(X, tied, F.Gaussian()))))
+
+
+def test_the_density_rises_as_it_is_said_to():
+    """By the difference of logarithms at two small scales, with a prior that is finite at 0."""
+    left = np.concatenate([np.zeros(30), np.linspace(0.5, 3.0, 12)])
+
+    def log_density(t, df):
+        scale = np.exp(-t)
+        return np.sum(stats.t(df, scale=scale).logpdf(left)) + stats.halfnorm(scale=2.0).logpdf(scale) - t
+
+    for df in (0.5, 2.0, 4.0):
+        rise = log_density(13.0, df) - log_density(12.0, df)
+        assert rise_of_density(30.0, 42.0, df) == pytest.approx(rise, abs=1e-6)
 
 
 def test_one_response_fewer_is_no_reason_to_refuse(data):
@@ -163,9 +177,9 @@ def test_weights_count(data):
     """Rows of half a weight rise by half only: then what the coefficients lose wins."""
     X, y = data
     Z = np.column_stack([np.ones(200), np.arange(200) < 2])
-    assert np.all(np.isfinite(mode_of(scaled(X, y, Z, weights=np.where(np.arange(200) < 2, 0.98, 1.0)))))
+    assert np.all(np.isfinite(mode_of(scaled(X, y, Z, weights=np.where(np.arange(200) < 2, 0.995, 1.0)))))
     with pytest.raises(tb.errors.NoModeError, match="2 rows"):
-        mode_of(scaled(X, y, Z, weights=np.where(np.arange(200) < 2, 1.02, 1.0)))
+        mode_of(scaled(X, y, Z, weights=np.where(np.arange(200) < 2, 1.005, 1.0)))
     Z = np.column_stack([np.ones(200), np.arange(200) < 5])
     with pytest.raises(tb.errors.NoModeError, match="2 rows"):
         mode_of(scaled(X, y, Z, weights=1.0 * (np.arange(200) > 2)))
