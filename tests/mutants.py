@@ -1108,14 +1108,14 @@ MUTANTS: list[tuple[str, ...]] = [
         "models/endless_scales.py",
         "return fitted - df * (weight - fitted) - 1.0",
         "return fitted - df * (weight - fitted) - 0.99",
-        ("test_endless_scales.py::test_the_density_rises_as_it_is_said_to",),
+        "test_endless_scales.py::test_the_density_rises_as_it_is_said_to",
     ),
     (
         "endless scales: one per cent more of the weights",
         "models/endless_scales.py",
         "rise - fall >= -1e-9 *",
         "rise - fall >= -1e-2 *",
-        ("test_endless_scales.py::test_weights_count",),
+        "test_endless_scales.py::test_weights_count",
     ),
     (
         "zig-zag: l2 norm for l1",
