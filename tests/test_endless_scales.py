@@ -16,6 +16,14 @@ def mode_of(model):
     return setup_of(model, threads=1).mode.theta
 
 
+def taken(model):
+    """Whether the search for a mode finds one."""
+    try:
+        return bool(np.all(np.isfinite(mode_of(model))))
+    except tb.errors.NoModeError:
+        return False
+
+
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(8)
@@ -46,9 +54,9 @@ def test_equal_responses_are_refused_from_where_the_density_has_no_end(data, df)
         ):
             mode_of(tb.Regression(X, tied, F.StudentT(df), P.Flat()))
     # A prior that keeps the scale from 0 ends it, and responses that no coefficients fit do not begin it.
-    assert np.all(np.isfinite(mode_of(tb.Regression(X, tied, F.StudentT(df, scale=P.LogNormal(0, 1))))))
-    assert np.all(np.isfinite(mode_of(tb.Regression(X[:, 1:], tied, F.StudentT(df)))))
-    assert np.all(np.isfinite(mode_of(tb.Regression(X, tied, F.Gaussian()))))
+    assert taken(tb.Regression(X, tied, F.StudentT(df, scale=P.LogNormal(0, 1))))
+    assert taken(tb.Regression(X[:, 1:], tied, F.StudentT(df)))
+    assert taken(tb.Regression(X, tied, F.Gaussian()))
 
 
 def test_the_density_rises_as_it_is_said_to():
@@ -67,7 +75,7 @@ def test_the_density_rises_as_it_is_said_to():
 def test_one_response_fewer_is_no_reason_to_refuse(data):
     X, y = data
     tied = np.where(np.arange(200) < 67, 0.0, y)  # 67 - 133 / 2 - 1 < 0 < 68 - 132 / 2 - 1
-    mode_of(tb.Regression(X, tied, F.StudentT(0.5)))
+    assert taken(tb.Regression(X, tied, F.StudentT(0.5)))
     tied[67] = 0.0
     with pytest.raises(tb.errors.NoModeError, match="68 of 200"):
         mode_of(tb.Regression(X, tied, F.StudentT(0.5)))
@@ -76,8 +84,10 @@ def test_one_response_fewer_is_no_reason_to_refuse(data):
 def test_offsets_and_weights_are_part_of_it(data):
     X, y = data
     tied, offset = np.where(np.arange(200) < 90, 0.0, y), np.linspace(-1.0, 1.0, 200)
-    mode_of(tb.Regression(X, tied, F.StudentT(0.5), offset=offset))  # what is left of equal responses is not equal
-    mode_of(tb.Regression(X, tied, F.StudentT(0.5), weights=np.where(np.arange(200) < 90, 0.5, 1.0)))
+    assert taken(
+        tb.Regression(X, tied, F.StudentT(0.5), offset=offset)
+    )  # what is left of equal responses is not equal
+    assert taken(tb.Regression(X, tied, F.StudentT(0.5), weights=np.where(np.arange(200) < 90, 0.5, 1.0)))
     weights = 1.0 * ((np.arange(200) < 30) | (np.arange(200) >= 180))
     with pytest.raises(tb.errors.NoModeError, match="30 of 50"):
         mode_of(tb.Regression(X, tied, F.StudentT(0.5), weights=weights))
@@ -129,14 +139,14 @@ def test_a_scale_of_rows_that_are_fitted_is_refused(data, family, prior):
         Z = np.column_stack([np.ones(200), np.arange(200) >= 200 - rows])
         model = scaled(X, y, Z, family, prior=prior)
         if not refused:
-            assert np.all(np.isfinite(mode_of(model)))
+            assert taken(model)
             continue
         with pytest.raises(
             tb.errors.NoModeError, match=rf"{rows} rows? ha(s|ve) a scale .*'scale_beta\[z1\]', and"
         ):
             mode_of(model)
         default = tb.Regression(X, y, family(*((4.0,) if family is F.StudentT else ())), prior, scale_design=Z)
-        assert np.all(np.isfinite(mode_of(default)))
+        assert taken(default)
 
 
 CODINGS = {
@@ -155,7 +165,7 @@ def test_a_level_of_few_rows_is_found_however_levels_are_coded(data, coding, rar
     with pytest.raises(tb.errors.NoModeError, match="2 rows have a scale of their own"):
         mode_of(scaled(X, y, CODINGS[coding][level]))
     level[5] = rare
-    assert np.all(np.isfinite(mode_of(scaled(X, y, CODINGS[coding][level]))))
+    assert taken(scaled(X, y, CODINGS[coding][level]))
 
 
 def test_levels_with_a_mean_of_their_own_count_what_the_columns_fit(data):
@@ -163,7 +173,7 @@ def test_levels_with_a_mean_of_their_own_count_what_the_columns_fit(data):
     _, y = data
     level = np.arange(200) % 10
     G = 1.0 * (level[:, None] == np.arange(10))
-    assert np.all(np.isfinite(mode_of(scaled(G, y, G))))
+    assert taken(scaled(G, y, G))
     with pytest.raises(tb.errors.NoModeError, match=r"20 rows .*'scale_beta\[z7\]', and"):
         mode_of(scaled(G, np.where(level == 7, 2.5, y), G))
     lone = np.where(level == 7, 6, level)
@@ -177,7 +187,7 @@ def test_weights_count(data):
     """Rows of half a weight rise by half only: then what the coefficients lose wins."""
     X, y = data
     Z = np.column_stack([np.ones(200), np.arange(200) < 2])
-    assert np.all(np.isfinite(mode_of(scaled(X, y, Z, weights=np.where(np.arange(200) < 2, 0.995, 1.0)))))
+    assert taken(scaled(X, y, Z, weights=np.where(np.arange(200) < 2, 0.995, 1.0)))
     with pytest.raises(tb.errors.NoModeError, match="2 rows"):
         mode_of(scaled(X, y, Z, weights=np.where(np.arange(200) < 2, 1.005, 1.0)))
     Z = np.column_stack([np.ones(200), np.arange(200) < 5])
@@ -187,8 +197,8 @@ def test_weights_count(data):
 
 def test_columns_that_vary_from_row_to_row_are_taken(data):
     X, y = data
-    assert np.all(np.isfinite(mode_of(scaled(X, y, X))))
-    assert np.all(np.isfinite(mode_of(scaled(X[:20], y[:20], X[:20]))))
+    assert taken(scaled(X, y, X))
+    assert taken(scaled(X[:20], y[:20], X[:20]))
 
 
 def test_scales_of_a_file_are_checked_in_passes(data, tmp_path):
