@@ -86,7 +86,7 @@ def calls(versions: dict[str, str]) -> None:
     for n, d in SIZES:
         for kind in ("paper", "poisson", "student"):
             arguments = str(n), str(d), kind
-            found = in_turn(versions, CALL, *arguments, rounds=ROUNDS if d < 100 else 2)
+            found = in_turn(versions, CALL, *arguments, rounds=ROUNDS if d < 100 else 5)
             before, now = ([seconds for seconds, _ in found[name]] for name in ("before", "now"))
             # On its own: threads of BLAS stay busy for a moment after a product, and would slow what follows.
             gram = run(versions["now"], CALL + GRAM, *arguments)
