@@ -21,7 +21,7 @@ def resident() -> float:
 
 
 class Peak:
-    """The largest memory within a block, looked at every few milliseconds."""
+    """The largest memory within a block, sampled every few milliseconds."""
 
     def __enter__(self) -> "Peak":
         """Begin to look."""

@@ -746,14 +746,14 @@ MUTANTS: list[tuple[str, ...]] = [
         MONITOR_OF_SKETCH,
     ),
     (
-        "monitor: pieces of bundles not looked at",
+        "monitor: pieces of bundles not checked",
         "kernels/sketched_thinning.py",
         "share = min(share_of(rows.shares, kind, i), pieces[0, r] / whole)",
         "share = share_of(rows.shares, kind, i)",
         f"{MONITOR_OF_BUNDLES}[pieces-0.99]",
     ),
     (
-        "monitor: limits of bundles not looked at",
+        "monitor: limits of bundles not checked",
         "kernels/sketched_thinning.py",
         "total, chances[b, 0] * limit)",
         "total, np.inf)",

@@ -143,7 +143,7 @@ def force(setting, seed):
 
 
 def expected_looks(b, theta, other, weight, reading):
-    """Rows looked at in a step that the surrogate accepts.
+    """Rows read in a step that the surrogate accepts.
 
     Rises come first, then falls, or else whole steps. Looks come at the rate of the kind of event; the step ends with
     the first rejection, and these come at the rate of the intensities.

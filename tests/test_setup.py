@@ -9,6 +9,7 @@ import textwrap
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tallbayes as tb
@@ -147,6 +148,34 @@ def test_the_passes_of_a_stream():
     rehearsed = model.source.passes
     assert try_out(chosen, 4).steps == chosen.rehearsal.steps
     assert model.source.passes - rehearsed <= rehearsed - before + 1  # a trial's own: no more than that
+
+
+def test_what_chains_of_a_stream_read_is_no_set_up(tmp_path):
+    """A rehearsal on all rows goes through a stream in every step: said, and not said of other kernels."""
+    X, y = make_data(n=2000)
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y}).to_parquet(path)
+
+    def streamed():
+        return tb.Regression(path, "y", BERNOULLI, design=["a", "b", "c"])
+
+    kernels = [tb.kernels.MetropolisHastings(), tb.kernels.ZigZag(), tb.kernels.ScalableMH(order=2)]
+    alone = [tb.explain(streamed(), kernel, draws=30, chains=2) for kernel in kernels]
+    assert all(explained.passes < 15 for explained in alone)
+    model = streamed()
+    walk, *others = [tb.explain(model, kernel, draws=30, chains=2) for kernel in kernels]
+    assert walk == alone[0]
+    assert all(
+        explained.passes <= walk.passes + own.passes for explained, own in zip(others, alone[1:], strict=True)
+    )
+    # Steps on all rows are passes to come: of every chain's warm-up and draws.
+    before = model.source.passes
+    tree = tb.sample(model, kernels[0], draws=30, chains=2, seed=1, progress=False)
+    taken = model.source.passes - before
+    assert walk.drawing_passes == pytest.approx(taken, rel=0.05)
+    assert f"about {walk.drawing_passes:,} to come" in str(walk)
+    assert int(tree.attrs["passes"]) == setup_of(model).passes + taken
+    assert tb.explain(logistic(), kernels[0], draws=30).drawing_passes == 0
 
 
 def test_a_wider_ball_takes_one_pass_for_its_bounds():

@@ -427,7 +427,7 @@ def test_a_column_that_changes_type_or_is_missing_in_a_file(rows, tmp_path):
     pq.write_table(first.drop_columns(["x1"]), tmp_path / "b.parquet")
     with pytest.raises(InputError, match=r"b\.parquet: no column is called 'x1', which other files"):
         tb.Regression(tmp_path, "y", BERNOULLI, design=NAMES)
-    # Other columns are not looked at, nor are files without rows.
+    # Other columns are not read, nor are files without rows.
     tb.Regression(tmp_path, "y", BERNOULLI, design=["x0", "x2"])
     pq.write_table(first.slice(0, 0), tmp_path / "b.parquet")
     assert tb.Regression(tmp_path, "y", BERNOULLI, design=NAMES).n == 1000

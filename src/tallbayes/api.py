@@ -67,9 +67,9 @@ def explain(
     """
     _check("explain", model, kernel, {"draws": draws, "chains": chains, "threads": threads})
     streams = {Stream(TRIAL, TRIAL_SEED, 0): REHEARSAL_STEPS}
+    before = _passes_of_chains(model)
     chosen, setup_seconds = _plan(model, kernel, draws * chains, threads, streams)
     workers = threads or available_threads()
-    before = model.source.passes
     trial = try_out(chosen, min(workers, chains))
     return describe(
         chosen,
@@ -79,7 +79,7 @@ def explain(
         setup_seconds=setup_seconds,
         draw_seconds=trial.seconds,
         effective=trial.effective,
-        trial_passes=model.source.passes - before,
+        trial_passes=_passes_of_chains(model) - before,
         verbose=verbose,
     )
 
@@ -151,6 +151,7 @@ def sample(
         children = seeds.spawn(chains)
         ahead = draws + (USUAL_WARMUP if warmup is None else warmup)
         streams = {stream_of(RUN, child, number): ahead for number, child in enumerate(children)}
+        before = _passes_of_chains(model)
         chosen, _ = _plan(model, kernel, draws * chains, threads, streams)
         prepared = chosen.prepared
         steps = prepared.warmup if warmup is None else warmup
@@ -160,15 +161,15 @@ def sample(
             for number, child in enumerate(children)
         ]
         setup_seconds = time.perf_counter() - started
-        started, before = time.perf_counter(), model.source.passes
+        started = time.perf_counter()
         interrupted = run_chains(runs, display, threads or available_threads())
-        sampling_seconds, passes = time.perf_counter() - started, model.source.passes - before
+        sampling_seconds = time.perf_counter() - started
     attributes: dict[str, Any] = {
         "setup_seconds": setup_seconds,
         "sampling_seconds": sampling_seconds,
         "interrupted": int(interrupted),
         "seed": str(seeds.entropy),
-        "passes": setup_of(model).passes + passes,
+        "passes": setup_of(model).passes + _passes_of_chains(model) - before,
     }
     try:
         tree = build_tree(chosen, runs, kept, attributes)
@@ -193,6 +194,11 @@ def _plan(
     if RANDOM_ACCESS in model.source.offers:  # elsewhere every run needs rows of its own
         setup.planned = (kernel, draws), chosen
     return chosen, max(setup.seconds, watch.seconds)
+
+
+def _passes_of_chains(model: Model) -> int:
+    """Return how often all rows were gone through so far, without the passes of the set-up."""
+    return model.source.passes - setup_of(model).passes
 
 
 def _check(owner: str, model: Any, kernel: Any, counts: dict[str, int | None]) -> None:

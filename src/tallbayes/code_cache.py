@@ -223,5 +223,5 @@ class CodeCache(caching.FunctionCache):
             announcements.say(
                 "cache",
                 f"compiled code cannot be kept in {directory()} ({error.strerror or error}), so every process "
-                "compiles again. Free some space, or set TALLBAYES_CACHE_DIR to a directory that can be written.",
+                "compiles again. Set TALLBAYES_CACHE_DIR to a directory that can be written and has some space left.",
             )

@@ -170,7 +170,7 @@ def _rehearsed(kernel: Kernel, model: Model, forecasts: list[Forecast], threads:
     prepared, setup = kernel.prepare(model, threads=threads), setup_of(model, threads=threads)
     if RANDOM_ACCESS in model.source.offers:
         return Chosen(kernel, prepared, forecasts, rehearse(prepared))
-    found = setup.once(("rehearsal", kernel), lambda: rehearse(prepared))
+    found = setup.once(("rehearsal", kernel), lambda: rehearse(prepared), of_chains=True)
     if prepared.supply is not None:
         prepared.supply.reserve(setup.streams)
     return Chosen(kernel, prepared, forecasts, found)

@@ -16,6 +16,7 @@ from tallbayes.plan.choose import Chosen
 from tallbayes.plan.forecast import Forecast
 from tallbayes.plan.memory import peak_bytes
 from tallbayes.setup.setup import setup_of
+from tallbayes.sources.base import RANDOM_ACCESS
 
 Line = tuple[str, str]
 
@@ -73,8 +74,11 @@ class Explanation:
     passes: int
     """Passes over all rows so far, those that checked the data included, not those of chains: none is left before the
     first draw."""
-    trial_passes: int
-    """Passes that this explanation took beside them, for a trial: where rows come by passes, or steps read all rows."""
+    trial_passes: int = field(compare=False)
+    """Passes that this explanation took beside them, of chains that were tried: where rows come by passes, or steps
+    read all rows."""
+    drawing_passes: int
+    """Passes that steps on all rows will take, of all chains, about; rows drawn in advance may take some more."""
     acceptance: float
     full_passes_per_million: float
     draws_per_second: float = field(compare=False)
@@ -137,11 +141,12 @@ class Explanation:
 
     def _about_the_plan(self) -> list[Line]:
         beside = f"; {self.trial_passes} more for this explanation" if self.trial_passes else ""
+        to_come = f"; about {self.drawing_passes:,} to come, of steps on all rows" if self.drawing_passes else ""
         return [
             *self.plan,
             ("acceptance", f"{self.acceptance:.3f}"),
             ("steps on all rows", _in_a_million(self.full_passes_per_million)),
-            ("passes over the rows", f"{self.passes}, all done{beside}"),
+            ("passes over the rows", f"{self.passes}, all done{beside}{to_come}"),
         ]
 
     def _about_the_rest(self) -> list[Line]:
@@ -234,6 +239,7 @@ def describe(
         ),
         passes=setup_of(model).passes,
         trial_passes=trial_passes,
+        drawing_passes=_passes_to_come(chosen, draws, chains),
         acceptance=expected.acceptance,
         full_passes_per_million=expected.full_per_million,
         draws_per_second=1.0 / draw_seconds,
@@ -257,6 +263,14 @@ def _features(prepared: Prepared) -> list[str]:
         "local bounds" if prepared.target.bound.local else "global bounds",
         *(["sketch"] if prepared.plan["sketch"] else []),
     ]
+
+
+def _passes_to_come(chosen: Chosen, draws: int, chains: int) -> int:
+    """Return the passes that steps on all rows will take, where rows are read anew in each."""
+    if RANDOM_ACCESS in chosen.prepared.model.source.offers:
+        return 0
+    steps = chains * (chosen.prepared.warmup + draws * chosen.steps)
+    return round(1e-6 * chosen.rehearsal.full_per_million * steps)
 
 
 SAID_ELSEWHERE = {"bound", "sketch", "mode_passes", "step"}

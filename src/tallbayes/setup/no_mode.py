@@ -48,7 +48,13 @@ def _steepest_row(model: Model, theta: Vector) -> str:
 
 def _involved(model: Model, direction: Vector, weight: Vector) -> str:
     share = np.abs(direction) * weight
-    return ", ".join(repr(model.names[j]) for j in np.flatnonzero(share > 1e-3 * np.max(share)))
+    return _named(model, np.flatnonzero(share > 1e-3 * np.max(share)))
+
+
+def _named(model: Model, parameters: NDArray[np.intp]) -> str:
+    """Return the names of some parameters, in their order, and how many are left out."""
+    more = f" and {parameters.size - NAMED} more" if parameters.size > NAMED else ""
+    return ", ".join(repr(model.names[j]) for j in parameters[:NAMED]) + more
 
 
 def moving_parameters(model: Model, step: Vector) -> str:
@@ -60,9 +66,7 @@ def moving_parameters(model: Model, step: Vector) -> str:
         ]
     moved = np.abs(step) * sizes
     order = np.argsort(-moved, kind="stable")
-    named = [repr(model.names[j]) for j in order if moved[j] > 0.5 * moved[order[0]]]
-    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-    return ", ".join(named[:NAMED]) + more
+    return _named(model, order[moved[order] > 0.5 * moved[order[0]]])
 
 
 def refuse_dependent_columns(model: Model, hessian: Matrix) -> None:

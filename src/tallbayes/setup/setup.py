@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -82,10 +82,13 @@ class Setup:
             self.passes += self.model.source.passes - before
             self._counting = False
 
-    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Return what a kernel of this model computes from all rows, computed when first asked for and then kept."""
+    def once(self, key: Any, compute: Callable[[], Any], *, of_chains: bool = False) -> Any:
+        """Return what is computed from all rows of this model, computed when first asked for and then kept.
+
+        Passes are counted, unless they are those of chains.
+        """
         if key not in self._parts:
-            with self.counting():
+            with nullcontext() if of_chains else self.counting():
                 self._parts[key] = compute()
         return self._parts[key]
 
