@@ -70,8 +70,11 @@ FORECASTS = {
     "many-draws": (tb.kernels.ScalableMH(order=2), 100_000, 20_000),
     "firefly": (tb.kernels.Firefly(), 1000, 300_000),
     "firefly-short": (tb.kernels.Firefly(), 20, 300_000),
+    "wide": (tb.kernels.ScalableMH(order=2), 2500, 300_000, 20),
+    "wide-sketch": (tb.kernels.ScalableMH(order=2, sketch=True), 100, 100_000, 60),
+    "wide-third": (tb.kernels.ScalableMH(order=3), 100, 100_000, 150),
 }
-"""Kernel, draws and rows."""
+"""Kernel, draws, rows and columns, 8 unless said otherwise."""
 OTHER_NUMBERS = ["int8", "float32", "int16"]
 HELD_AS_THEY_ARE = ["int8", "bool_", "float32"]
 
@@ -101,9 +104,9 @@ def some(low, high, n, d, dtype):
     return rng.integers(low, high, (n, d)).astype(dtype), (rng.random(n) < 0.5).astype(float)
 
 forecasts, other_numbers, held = {}, {}, {}
-for name, (kernel, draws, n) in FORECASTS.items():
-    load(logistic(20_000, 8), kernel)
-    model = logistic(n, 8)
+for name, (kernel, draws, n, *d) in FORECASTS.items():
+    load(logistic(5_000, *(d or [8])), kernel)
+    model = logistic(n, *(d or [8]))
     forecasts[name] = measure(model.source.X, None, kernel, model, draws=draws, warmup=10)
 for dtype in OTHER_NUMBERS:
     X, y = some(-3, 4, 300_000, 8, dtype)
@@ -119,7 +122,10 @@ print(json.dumps([forecasts, other_numbers, held]))
 @pytest.fixture(scope="module")
 def measured():
     """All that is measured by tracemalloc, one after the other in one process: to start one takes seconds."""
-    kernels = (f"{name!r}: (tb.kernels.{kernel!r}, {draws}, {n})" for name, (kernel, draws, n) in FORECASTS.items())
+    kernels = (
+        f"{name!r}: (tb.kernels.{kernel!r}, {', '.join(map(str, rest))})"
+        for name, (kernel, *rest) in FORECASTS.items()
+    )
     given = f"FORECASTS = {{{', '.join(kernels)}}}\n{OTHER_NUMBERS = }\n{HELD_AS_THEY_ARE = }\n"
     return run(given + MEASURE)
 
@@ -149,9 +155,10 @@ def test_predicted_memory_grows_with_draws_and_chains():
         more = tb.explain(model, kernel, draws=30_000, chains=1, threads=2).memory_megabytes
         chains = tb.explain(model, kernel, draws=20_000, chains=3, threads=2).memory_megabytes
         assert few < base  # what the set-up takes, and gives back
-        # Each draw is in the result; and two coefficients at a time in the look at how chains have mixed.
-        assert 1e6 * (more - base) == pytest.approx(10_000 * one + 2 * 60 * 10_000)
-        assert 1e6 * (chains - base) == pytest.approx(2 * (20_000 * one + own) + 2 * 60 * 2 * 20_000)
+        # Each draw is in the result, and where its chunk was written; and chains are judged by two coefficients at a time in each of two threads, or by
+        # one if there are so many draws.
+        assert 1e6 * (more - base) == pytest.approx(2 * 10_000 * one + 4 * 80 * 10_000)
+        assert 1e6 * (chains - base) == pytest.approx(2 * (2 * 20_000 * one + own) + 80 * (2 * 3 - 4) * 20_000)
 
 
 @pytest.mark.parametrize("dtype", HELD_AS_THEY_ARE)

@@ -9,6 +9,29 @@ FEWEST = 100
 """Draws of a chain below which nothing can be said."""
 AT_ONCE = 65536
 """Draws whose squares are in memory at a time."""
+MOST, LEAST_USED = 1_000_000, 1000
+"""Numbers of a result that are used when it is judged; draws of each chain that are used in any case."""
+TOGETHER = 2**16
+"""Numbers that are transformed at once then: what is computed of them stays in the cache."""
+JUDGED_BYTES = 80
+"""For each of them: ranks, scores and Fourier transforms."""
+
+
+def used_draws(chains: int, length: int, d: int, most: int = MOST) -> int:
+    """Return of how many draws of a chain one is used, when it is judged how well chains have mixed."""
+    return max(1, min(-(-chains * length * d // max(most, 1)), length // LEAST_USED))
+
+
+def judged_together(numbers: int, d: int, workers: int) -> int:
+    """Return how many coefficients a thread judges at once, if so many numbers of each are used."""
+    return max(1, min(TOGETHER // max(numbers, 1), -(-d // workers)))
+
+
+def judged_bytes(chains: int, length: int, d: int, workers: int) -> int:
+    """Return the memory that it takes to judge how well chains have mixed."""
+    numbers = chains * (length // used_draws(chains, length, d))
+    some = judged_together(numbers, d, workers)
+    return min(workers, -(-d // some)) * some * numbers * JUDGED_BYTES
 
 
 def effective_draws(draws: NDArray[np.float64]) -> NDArray[np.float64]:

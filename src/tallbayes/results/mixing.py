@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallbayes.kernels.mixing import MOST, TOGETHER, judged_together, used_draws
 from tallbayes.quantiles import normal_quantiles
 from tallbayes.sources.threads import available_threads, one_blas_thread, pool
 
@@ -21,8 +22,6 @@ Cube = NDArray[np.float64]
 
 TAILS = (1.0 - 0.89, 0.89)
 """Quantiles that tail ESS speaks of: arviz-stats' own default, so that its tables show the same numbers."""
-MOST, FEWEST_LOOKED_AT = 1_000_000, 1000
-"""Numbers of a result that are used; draws of each chain that are used in any case."""
 SHORTEST = 4
 """Draws of a chain below which arviz-stats says nothing."""
 LAGS = (4, 16)
@@ -33,8 +32,6 @@ RESOLUTION = float(np.finfo(np.float64).resolution)
 """Numbers that differ by less count as equal."""
 SHARED = 2**16
 """Numbers from which on coefficients are shared between threads."""
-TOGETHER = 2**16
-"""Numbers that are transformed at once: what is computed of them stays in the cache."""
 
 
 class Mixing(NamedTuple):
@@ -72,13 +69,13 @@ def mixing_of(draws: NDArray[np.float64], most: int = MOST) -> Mixing:
         halves, where arviz-stats has none.
     """
     chains, length, d = draws.shape
-    every = max(1, min(-(-draws.size // max(most, 1)), length // FEWEST_LOOKED_AT))
+    every = used_draws(chains, length, d, most)
     seen = draws[:, ::every]
     found = np.full((4, d), np.nan)
     if seen.shape[1] >= SHORTEST:
         half = seen.shape[1] // 2
         scores = _normal_scores(2 * chains * half)
-        some = max(1, min(TOGETHER // (2 * chains * half), -(-d // available_threads())))
+        some = judged_together(2 * chains * half, d, available_threads())
 
         def of_group(group: int) -> None:
             columns = slice(group * some, min((group + 1) * some, d))

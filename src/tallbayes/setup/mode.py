@@ -117,8 +117,8 @@ def _find_mode(model: Model, threads: int | None) -> Mode:
 
 
 def search_bytes(n: int, d: int) -> int:
-    """Return the memory that the search takes beside the rows: subsamples, and two copies of what it starts from."""
-    return 8 * d * (sum(subsample_sizes(n, d)) + 2 * min(n, SUBSAMPLE))
+    """Return the memory that the search takes beside the rows: its subsamples, or the rows that it starts from."""
+    return 8 * d * max(sum(subsample_sizes(n, d)), min(n, SUBSAMPLE))
 
 
 class _Search:
