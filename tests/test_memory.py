@@ -155,8 +155,8 @@ def test_predicted_memory_grows_with_draws_and_chains():
         more = tb.explain(model, kernel, draws=30_000, chains=1, threads=2).memory_megabytes
         chains = tb.explain(model, kernel, draws=20_000, chains=3, threads=2).memory_megabytes
         assert few < base  # what the set-up takes, and gives back
-        # Each draw is in the result, and where its chunk was written; and chains are judged by two coefficients at a time in each of two threads, or by
-        # one if there are so many draws.
+        # Each draw is in the result, and where its chunk was written; and chains are judged by two coefficients at a
+        # time in each of two threads, or by one if there are so many draws.
         assert 1e6 * (more - base) == pytest.approx(2 * 10_000 * one + 4 * 80 * 10_000)
         assert 1e6 * (chains - base) == pytest.approx(2 * (2 * 20_000 * one + own) + 80 * (2 * 3 - 4) * 20_000)
 
