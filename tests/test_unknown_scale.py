@@ -16,6 +16,7 @@ from problems import Driver, directly, run, setup_at, stream
 from tallbayes.families.algebraic import index_of, table_of, terms
 from tallbayes.models import passes
 from tallbayes.models.predictors import Linear, Several
+from tallbayes.plan.choose import choose
 from tallbayes.priors.resolved import UNIFORM
 from tallbayes.results.draws import named_draws
 from tallbayes.results.mixing import mixing_of
@@ -432,3 +433,13 @@ def test_small_data_mix_well(n, d, family):
     assert "steps of a draw" in str(explained)
     rows = float(tree["sample_stats"]["rows_touched"].mean())
     assert rows == pytest.approx(explained.rows_per_draw, rel=0.2)
+
+
+def test_few_rows_are_accepted_on_all_of_them_whatever_was_forecast():
+    """Plain Metropolis-Hastings is forecast to be best here; a tenth of its draws of the scale are worth something."""
+    rng = np.random.default_rng(1226)
+    X = np.column_stack([np.ones(1200), 1000.0 + rng.standard_normal((1200, 25))])
+    y = X @ rng.standard_normal(26) + rng.standard_t(5, 1200)
+    chosen = choose(tb.Regression(X, y, tb.families.StudentT(4.0), FLAT), None, 4000)
+    assert chosen.forecasts[0].name == "plain Metropolis-Hastings"
+    assert chosen.kernel == tb.kernels.ScalableMH(order=3, truncation=0.0, proposal=tb.proposals.SurrogateSteps())
