@@ -1,5 +1,6 @@
 """Runs: reproducible, interruptible, the same for every way to hold the data; results in ArviZ's schema."""
 
+import dataclasses
 import io
 import json
 import os
@@ -143,6 +144,26 @@ def test_a_draw_of_several_steps_is_where_the_last_of_them_leads(model, chunk):
     np.testing.assert_array_equal(several.rows_touched[0], grouped[1].sum(axis=1))
     np.testing.assert_array_equal(several.full_pass[0], grouped[2].any(axis=1))
     assert 0 < np.count_nonzero(single.accepted) < draws * every
+
+
+def test_chains_start_where_the_likelihood_is_not_zero():
+    """Cut points out of order have no likelihood: a walk that begins there may not come out of them for long."""
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((40, 2)), np.zeros(40)
+    y[:3] = 1, 2, 3  # levels of one row each, whose cut points are close to one another and far from known
+    model = tb.Regression(X, y, tb.families.Ordinal(4))
+    prepared = tb.kernels.MetropolisHastings().prepare(model)
+    cuts = slice(2, 5)
+
+    def in_order(prepared):
+        starts = [prepared.start(np.random.default_rng(seed)) for seed in range(40)]
+        return [bool(np.all(np.diff(prepared.metric.theta(z)[cuts]) > 0.0)) for z in starts]
+
+    assert not all(in_order(dataclasses.replace(prepared, positive=True)))
+    assert all(in_order(prepared))
+    for seed in (5, 20):
+        tree = tb.sample(model, draws=200, seed=seed, progress=False)
+        assert np.all(np.diff(tree["posterior"]["cut"], axis=2) > 0.0)
 
 
 # -- interrupted --

@@ -114,6 +114,22 @@ def test_rows_are_the_likelihood(name, y, at):
             assert abs(got[1, 0] - got[0, 0] - left) <= allowed, (order, size)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_jets_do_not_depend_on_the_rows_before(name):
+    """What rows have in common, such as a shape, is found once: rows together are what each is by itself."""
+    family, _, ys, points = FAMILIES[name]
+    counts = (0.0, 1.0, 2.0, 63.0, 64.0, 65.0, 500.0) if name == "dispersed" else ys
+    pairs = [(y, at) for at in points for y in counts] + [(y, at) for y in counts for at in points]
+    responses, eta = np.array([[y] for y, _ in pairs]), np.array([at for _, at in pairs]).T.copy()
+    for first, last in ((0, 0), (0, 2), (1, 2), (3, 3)):
+        single = [
+            family.rows.jets(responses[i : i + 1], eta[:, i : i + 1].copy(), last, first=first)
+            for i in range(len(pairs))
+        ]
+        together = family.rows.jets(responses, eta, last, first=first)
+        np.testing.assert_array_equal(together, np.concatenate(single, axis=1))
+
+
 def along(rows, y, points, unit, m):
     """The m-th derivative along a move, at many points; of order 4 by differences of the third."""
     order = min(m, 3)

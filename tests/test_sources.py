@@ -635,13 +635,46 @@ def _odd_block(first=0, **changed):
         (3, [_odd_block(responses=np.ones(3))], "responses of \\(rows, 1\\)"),
         (3, [_odd_block(weight=np.float64(1.0))], "one weight and"),
         (3, [_odd_block(offset=np.zeros(2))], "one weight and"),
+        (3, [_odd_block(responses=np.ones((3, 2)))], r"shape \(3, 2\).*one response for each row"),
+        (3, [_odd_block(X=np.ones((3, 1)) + 1j)], "X of the block .* dtype complex128"),
+        (3, [_odd_block(X=np.full((3, 1), "1"))], "X of the block .* dtype <U1"),
+        (3, [_odd_block(responses=np.ones((3, 1), dtype=object))], "responses of the block .* dtype object"),
+        (3, [tuple(_odd_block())], "yielded a tuple; expected tallbayes.sources.base.Block"),
         (3, [], "had 0 rows in this pass"),
         (0, [], "n = 0"),
+        (3.0, [_odd_block()], "n = 3.0; expected a whole number"),
     ],
 )
 def test_a_source_that_does_not_keep_its_word_is_refused(rows, blocks, message):
     with pytest.raises(InputError, match=message):
         tb.Regression(Unreliable(rows, blocks), None, tb.families.Bernoulli())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"weight": np.array([1.0, -1.0, 1.0])}, "weights: row 4 has -1; .* zero or positive"),
+        ({"weight": -np.ones(1)}, "weights: row 3 has -1"),
+        ({"weight": np.array([1.0, 1.0, np.nan])}, "weights: row 5 has nan"),
+        ({"weight": np.array([np.inf])}, "weights: row 3 has inf"),
+        ({"offset": np.array([0.0, np.nan, 0.0])}, "offset: row 4 has nan; every value must be finite"),
+    ],
+)
+def test_weights_and_offsets_of_a_source_are_checked(changed, message):
+    with pytest.raises(InputError, match=message):
+        tb.Regression(Unreliable(6, [_odd_block(), _odd_block(3, **changed)]), None, tb.families.Bernoulli())
+
+
+def test_a_source_without_any_weight_is_refused():
+    with pytest.raises(InputError, match="every row has weight 0"):
+        tb.Regression(Unreliable(3, [_odd_block(weight=np.zeros(1))]), None, tb.families.Bernoulli())
+
+
+def test_a_source_without_blocks_is_refused():
+    source = Unreliable(3, [])
+    source.blocks = lambda: None
+    with pytest.raises(InputError, match=r"blocks\(\) returned a NoneType"):
+        tb.Regression(source, None, tb.families.Bernoulli())
 
 
 def test_a_source_that_can_be_read_once_is_refused():

@@ -109,23 +109,35 @@ def put_binet(a: float, out: Vector) -> None:
 
 
 @compiled
-def put_atoms(s: float, tau: float, binet: Vector, out: Vector) -> None:
-    """Put the atoms at a point into out."""
-    a = exp(tau)
+def put_atoms_of(s: float, a: float, binet: Vector, out: Vector) -> None:
+    """Put the atoms at a point into out, given Binet's function of the shape a."""
     out[0] = a
     out[1] = excess(s)
     out[2] = -math.expm1(-s) if s > -700.0 else -math.inf
     out[3] = exp(-s)
-    put_binet(a, binet)
     out[BINET:] = binet[1:]
 
 
 @compiled
-def potential_of(s: float, tau: float, binet: Vector) -> float:
-    """Return U, up to a constant."""
+def put_atoms(s: float, tau: float, binet: Vector, out: Vector) -> None:
+    """Put the atoms at a point into out, and Binet's function of the shape into binet."""
     a = exp(tau)
     put_binet(a, binet)
+    put_atoms_of(s, a, binet, out)
+
+
+@compiled
+def potential_of(s: float, tau: float, a: float, binet: Vector) -> float:
+    """Return U, up to a constant, given Binet's function of the shape a = e^tau."""
     return a * excess(s) - 0.5 * tau + binet[0]
+
+
+@compiled
+def potential_at(s: float, tau: float, binet: Vector) -> float:
+    """Return U, up to a constant, and put Binet's function of the shape into binet."""
+    a = exp(tau)
+    put_binet(a, binet)
+    return potential_of(s, tau, a, binet)
 
 
 @compiled
@@ -135,7 +147,7 @@ def left_over(y: float, eta: Vector, move: Vector, k: int, binet: Vector, atoms:
     # Singularities: where e^tau is 0, -1, -2, ...; growth of e^-s on the way there.
     nodes = node_count((abs(move[0]) + abs(move[1])) / math.pi)
     if nodes == 0:
-        total = potential_of(s + move[0], eta[1] + move[1], binet) - potential_of(s, eta[1], binet)
+        total = potential_at(s + move[0], eta[1] + move[1], binet) - potential_at(s, eta[1], binet)
         put_atoms(s, eta[1], binet, atoms)
         return total - expansion(TABLE, atoms, move, k)
     total = 0.0
@@ -148,11 +160,18 @@ def left_over(y: float, eta: Vector, move: Vector, k: int, binet: Vector, atoms:
 
 def _jets(parameters: Any, responses: Any, eta: Any, first: Any, last: Any, majorise: Any, out: Any) -> None:
     binet, atoms = np.empty(5), np.empty(COUNT)
+    a = known = math.nan  # rows share a shape, unless it has columns: Binet's function takes longer than all else
     for r in range(eta.shape[1]):
         s = eta[0, r] - math.log(responses[r, 0])
+        if eta[1, r] != known:
+            known = eta[1, r]
+            a = exp(known)
+            put_binet(a, binet)
         if first == 0:
-            out[0, r] = potential_of(s, eta[1, r], binet)
-        put_atoms(s, eta[1, r], binet, atoms)
+            out[0, r] = potential_of(s, known, a, binet)
+        if last == 0:
+            continue
+        put_atoms_of(s, a, binet, atoms)
         put_jets(TABLE, atoms, first, last, r, out)
         if majorise:  # the mixed term left out; every curvature is positive
             at = 3 if first == 0 else 0

@@ -101,6 +101,20 @@ def log_sum(y: float, f: float) -> float:
     total = 0.0
     for j in range(1, int(min(y, PLAIN))):
         total += math.log1p(f / j)
+    return log_sum_beyond(total, y, f)
+
+
+@compiled
+def put_log_sums(f: float, sums: Vector) -> None:
+    """Put the sums of log(1 + f / j) over 0 < j < k into sums[k], for k = 1 to PLAIN."""
+    sums[:2] = 0.0
+    for k in range(2, PLAIN + 1):
+        sums[k] = sums[k - 1] + math.log1p(f / (k - 1))
+
+
+@compiled
+def log_sum_beyond(total: float, y: float, f: float) -> float:
+    """Return the sum of log(1 + f / j) over 0 < j < y, given that of its plain terms."""
     if not y > PLAIN:
         return total
     first, last = math.log(PLAIN), math.log(y)
@@ -131,13 +145,19 @@ def put_atoms(y: float, eta: float, tau: float, size: float, out: Vector) -> Non
 
 
 @compiled
-def potential_of(y: float, eta: float, tau: float) -> float:
-    """Return U, up to a constant."""
-    f = exp(tau)
+def potential_of(y: float, eta: float, tau: float, f: float, logs: float) -> float:
+    """Return U, up to a constant, given f = e^tau and the sum of log(1 + f / j) over 0 < j < y."""
     total = f * softplus(eta - tau)
     if y > 0.0:
-        total += y * softplus(tau - eta) - tau - log_sum(y, f)
+        total += y * softplus(tau - eta) - tau - logs
     return total
+
+
+@compiled
+def potential_at(y: float, eta: float, tau: float) -> float:
+    """Return U, up to a constant."""
+    f = exp(tau)
+    return potential_of(y, eta, tau, f, log_sum(y, f))
 
 
 @compiled
@@ -147,7 +167,7 @@ def left_over(y: float, eta: Vector, move: Vector, k: int, atoms: Vector) -> flo
     size = (abs(move[0]) + 2.0 * abs(move[1])) / math.pi
     nodes = node_count(size)
     if nodes == 0:
-        total = potential_of(y, eta[0] + move[0], eta[1] + move[1]) - potential_of(y, eta[0], eta[1])
+        total = potential_at(y, eta[0] + move[0], eta[1] + move[1]) - potential_at(y, eta[0], eta[1])
         put_atoms(y, eta[0], eta[1], eta[1], atoms)
         return total - expansion(TABLE, atoms, move, k)
     total = 0.0
@@ -160,11 +180,19 @@ def left_over(y: float, eta: Vector, move: Vector, k: int, atoms: Vector) -> flo
 
 
 def _jets(parameters: Any, responses: Any, eta: Any, first: Any, last: Any, majorise: Any, out: Any) -> None:
-    atoms = np.empty(COUNT)
+    atoms, plain = np.empty(COUNT), np.empty(PLAIN + 1)
+    f = known = math.nan  # rows share a size, and so sums of logarithms
     for r in range(eta.shape[1]):
         y = responses[r, 0]
         if first == 0:
-            out[0, r] = potential_of(y, eta[0, r], eta[1, r])
+            if eta[1, r] != known:
+                known = eta[1, r]
+                f = exp(known)
+                put_log_sums(f, plain)
+            logs = log_sum_beyond(plain[int(max(min(y, PLAIN), 1.0))], y, f)
+            out[0, r] = potential_of(y, eta[0, r], known, f, logs)
+        if last == 0:
+            continue
         put_atoms(y, eta[0, r], eta[1, r], eta[1, r], atoms)
         put_jets(TABLE, atoms, first, last, r, out)
         if majorise:  # the mixed term left out, and no negative curvature in the size

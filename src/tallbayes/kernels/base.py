@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallbayes.errors import InputError
+from tallbayes.models import passes
 from tallbayes.models.base import Model
 from tallbayes.setup.metric import Metric
 from tallbayes.setup.setup import Setup, setup_of
@@ -20,6 +21,8 @@ Vector = NDArray[np.float64]
 
 WIDE, INSIDE, SELDOM = 2.0, 0.9, 1e-3
 """Standard deviations of starting points, how much of the ball's radius they may use, and what a table leaves out."""
+NEARER, TINY = 0.7, 1e-6
+"""How much nearer to the centre a chain starts where the likelihood is zero; what is no distance from it any more."""
 ONE_PREDICTOR = "one linear predictor"
 """What kernels may need of a model: rows that depend on x_i . theta alone."""
 
@@ -60,11 +63,14 @@ class Prepared:
     """Tables that proposals are drawn from."""
     free: int = 0
     """The first so many coordinates may be anywhere: the ball is about the others."""
+    positive: bool = False
+    """Whether no likelihood is zero, wherever chains may start; within a ball in which bounds hold none is."""
 
     def start(self, rng: np.random.Generator) -> Vector:
         """Return where a chain starts: normal, but twice as wide, though not outside the ball.
 
-        Along tabulated axes, anywhere between the quantiles that leave out a thousandth on each side.
+        Along tabulated axes, anywhere between the quantiles that leave out a thousandth on each side. Nearer to the
+        centre, if the likelihood is zero there: a walk might not find out of such a region, where no step is better.
         """
         z = WIDE * rng.standard_normal(self.metric.d)
         z *= min(1.0, INSIDE * self.radius / max(float(np.linalg.norm(z)), 1e-300))
@@ -72,7 +78,17 @@ class Prepared:
             for t, axis in enumerate(self.tables.axes):
                 low, high = quantile(self.tables, t, SELDOM), quantile(self.tables, t, 1.0 - SELDOM)
                 z[axis] = rng.uniform(low, high)
+        while not (self.positive or math.isfinite(self.radius) or self._has_likelihood(z)):
+            z *= NEARER
         return z
+
+    def _has_likelihood(self, z: Vector) -> bool:
+        """Return whether the likelihood is not zero at z; nor is it at the centre, where a search ended."""
+        if not np.any(np.abs(z) > TINY):
+            return True
+        model = self.model
+        theta = self.metric.theta(z)
+        return math.isfinite(model.source.reduce(passes.potential, model.rows, model.predictors, theta))
 
 
 @dataclass(frozen=True)

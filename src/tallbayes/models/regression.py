@@ -30,6 +30,7 @@ from tallbayes.priors.coefficients import each
 from tallbayes.priors.resolved import NORMAL, CoefficientPriors
 from tallbayes.sources.arrays import (
     RESPONSE,
+    WITHOUT_WEIGHT,
     ArraySource,
     column_names,
     design_matrix,
@@ -162,6 +163,8 @@ class Regression(Model):
         with silence():  # a moment's compilation, which is not worth a word
             self.profile: Profile = self._look_at(source)
         self.checking_passes = source.passes - before
+        if self.profile.weight == 0.0:
+            raise InputError(WITHOUT_WEIGHT)
         refuse_unusable_columns(self.profile.largest, source.names, self.further)
         self.unit = scale = family.predictor_scale(self.profile.responses, self.profile.weights)
         if isinstance(source, ArraySource):
@@ -379,6 +382,8 @@ def _counting_responses(source: Source) -> NDArray[np.float64] | None:
 
 def _refuse_empty(source: Source) -> None:
     """Raise unless a source has rows, and names for its columns."""
+    if isinstance(source.n, bool) or not isinstance(source.n, int | np.integer):
+        raise InputError(f"X: {type(source).__name__} has n = {source.n!r}; expected a whole number of rows.")
     if source.n < 1 or not hasattr(source, "names"):
         raise InputError(
             f"X: {type(source).__name__} has n = {source.n} and "
@@ -443,6 +448,7 @@ def _profile(block: Block, family: Family, names: list[str], n: int, takes_offse
             f"X: the block that begins at row {block.first} has shape {block.X.shape}; expected {block.count} rows, "
             f"one for each response, and {len(names)} columns, one for each name of the source."
         )
+    _refuse_beside_rows(block)
     if not takes_offset and np.any(block.offset):
         raise InputError(
             f"offset: one was given, and {family!r} has no predictor that it belongs to; leave it out."
@@ -465,6 +471,27 @@ def _profile(block: Block, family: Family, names: list[str], n: int, takes_offse
             row=block.first + i,
         )
     return profile
+
+
+def _refuse_beside_rows(block: Block) -> None:
+    """Raise unless a row has one response, a finite offset, and a weight that is zero or positive.
+
+    Arrays and tables have been found out before; rows of somebody's own source have not.
+    """
+    if block.responses.shape[1] != 1:
+        raise InputError(
+            f"y: the block that begins at row {block.first} has responses of shape {block.responses.shape}; expected "
+            f"({block.count}, 1), one response for each row."
+        )
+    usable = np.isfinite(block.offset), np.isfinite(block.weight) & (block.weight >= 0.0)
+    for what, values, good in zip(("offset", "weights"), (block.offset, block.weight), usable, strict=True):
+        if not np.all(good):
+            i = int(np.argmin(good))
+            wanted = "finite" if what == "offset" else "finite, and zero or positive"
+            raise InputError(
+                f"{what}: row {block.first + i} has {values[i]:g}; every value must be {wanted}.",
+                row=block.first + i,
+            )
 
 
 def _profile_and_rows(

@@ -30,6 +30,7 @@ FOR_RESPONSES = (
     "Categorical([...]) or Ordinal([...]), e.g. [names.index(label) for label in y]; or use tb.glm, which takes text."
 )
 """What to do where a response holds labels."""
+WITHOUT_WEIGHT = "weights: every row has weight 0, so the data say nothing."
 
 
 def rows_of_a_block(columns: int) -> int:
@@ -149,7 +150,7 @@ def frequency_weights(values: ArrayLike | None, n: int) -> Vector:
         i = int(negative[0])
         raise InputError(f"weights: row {i} has weight {weight[i]}; weights must be zero or positive.")
     if not np.any(weight):
-        raise InputError("weights: every row has weight 0, so the data say nothing.")
+        raise InputError(WITHOUT_WEIGHT)
     return weight
 
 

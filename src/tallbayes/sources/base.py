@@ -199,8 +199,13 @@ class Source(ABC):
 
     def checked_blocks(self) -> Iterator[Block]:
         """Yield all rows, or raise if the source does not keep its word: as many rows as it said, in every pass."""
-        name, rows = type(self).__name__, 0
-        for block in self.blocks():
+        name, rows, blocks = type(self).__name__, 0, self.blocks()
+        if not hasattr(blocks, "__iter__"):
+            raise InputError(
+                f"{name}: blocks() returned a {type(blocks).__name__}; expected blocks, one after another."
+            )
+        for block in blocks:
+            _refuse_no_block(block, name)
             shapes = [np.shape(part) for part in (block.responses, block.weight, block.offset)]
             count = shapes[0][0] if shapes[0] else 0
             one_or_each = all(shape in {(1,), (count,)} for shape in shapes[1:])
@@ -260,6 +265,21 @@ class Source(ABC):
         from tallbayes.sources.supply import StreamedSupply
 
         return StreamedSupply(self, drawing, threads)
+
+
+def _refuse_no_block(block: Any, name: str) -> None:
+    """Raise unless something is a block, and its arrays are of numbers that a float64 holds."""
+    if not isinstance(block, Block):
+        raise InputError(
+            f"{name}: blocks() yielded a {type(block).__name__}; expected tallbayes.sources.base.Block(first, X, "
+            "responses, weight, offset)."
+        )
+    for part, values in zip(Block._fields[1:], block[1:], strict=True):
+        if np.asarray(values).dtype.kind not in "buif":
+            raise InputError(
+                f"{name}: {part} of the block that begins at row {block.first} is of dtype {np.asarray(values).dtype}; "
+                "expected real numbers."
+            )
 
 
 def take(block: Block, rows: NDArray[np.int64]) -> Block:
