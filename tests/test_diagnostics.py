@@ -12,7 +12,7 @@ from scipy.signal import lfilter
 
 import tallbayes as tb
 from tallbayes.errors import SlowMixingWarning
-from tallbayes.results import diagnostics
+from tallbayes.results import diagnostics, stays
 from tallbayes.results.diagnostics import (
     CHECKS,
     FEWEST,
@@ -287,6 +287,21 @@ def test_longest_stays():
     stays = longest_stays(np.array([[step == "1" for step in chain] for chain in chains]))
     np.testing.assert_array_equal(stays.steps, [2, 7, 0, 2, 3])
     np.testing.assert_array_equal(stays.first, [1, 0, 0, 0, 4])
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 7, 1000])
+def test_longest_stays_across_pieces(at_once, monkeypatch):
+    """Stays are found where they lie, however few draws are looked at together; of equal ones the first."""
+    rng = np.random.default_rng(at_once)
+    accepted = np.array([rng.random(60) < share for share in (0.0, 0.1, 0.5, 0.9, 1.0)])
+    whole = longest_stays(accepted)
+    for line, steps, first in zip(accepted, *whole, strict=True):
+        runs = "".join("1" if moved else "0" for moved in line).split("1")
+        assert steps == max(map(len, runs))
+        assert steps == 0 or not np.any(line[first : first + steps])
+    monkeypatch.setattr(stays, "AT_ONCE", at_once)
+    for one, other in zip(longest_stays(accepted), whole, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_chain_that_stood_still_is_reported():

@@ -33,8 +33,8 @@ def run(script, *arguments):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="reads the peak of memory from Linux")
-@pytest.mark.parametrize("progress", [False, True])
-def test_a_run_peaks_at_little_more_than_its_result(progress):
+@pytest.mark.parametrize(("columns", "draws", "progress"), [(10, 400_000, False), (3, 1_500_000, True)])
+def test_a_run_peaks_at_little_more_than_its_result(columns, draws, progress):
     """Resident memory, so that what compiled code and libraries take counts too."""
     peak, result = run(
         """
@@ -42,23 +42,23 @@ def test_a_run_peaks_at_little_more_than_its_result(progress):
             with open("/proc/self/status") as file:
                 return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
 
-        progress = sys.argv[1] == "True"
+        columns, draws, progress = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True"
         sys.stderr = open("/dev/null", "w")
-        model = logistic(2000, 10)
+        model = logistic(2000, columns)
         tb.sample(model, draws=2000, chains=4, seed=1, progress=progress)  # compiled, and its libraries loaded
         gc.collect()
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")  # the peak begins anew
         before = memory("VmRSS")
-        tree = tb.sample(model, draws=400_000, chains=4, seed=1, progress=progress)
+        tree = tb.sample(model, draws=draws, chains=4, seed=1, progress=progress)
         peak = memory("VmHWM") - before
         groups = (tree["posterior"], tree["sample_stats"])
         result = sum(np.asarray(values).nbytes for group in groups for values in group.data_vars.values())
         print(json.dumps([peak, result]))
         """,
-        str(progress),
+        *map(str, (columns, draws, progress)),
     )
-    assert result == 4 * 400_000 * (10 * 8 + 8 + 1 + 1)
+    assert result == 4 * draws * (columns * 8 + 8 + 1 + 1)
     assert peak > 0.9 * result  # it was measured
     assert peak < 1.2 * result + 60e6
 

@@ -15,6 +15,9 @@ FEWEST_STEPS, SHARE, HALF = 30, 0.01, 0.5
 the draws beyond a 97.5 % quantile. One of half a chain is long, however seldom steps are accepted: it would excuse
 itself."""
 
+AT_ONCE = 2**18
+"""Draws whose numbers are in memory at a time."""
+
 
 class Stays(NamedTuple):
     """The longest stay of each chain."""
@@ -41,10 +44,17 @@ def longest_stays(accepted: NDArray[np.bool_]) -> Stays:
     chains, length = accepted.shape
     steps, first = np.zeros(chains, dtype=np.int64), np.zeros(chains, dtype=np.int64)
     for chain, line in enumerate(accepted):
-        moves = np.concatenate(([-1], np.flatnonzero(line), [length]))
-        waits = np.diff(moves) - 1
-        longest = int(np.argmax(waits))
-        steps[chain], first[chain] = waits[longest], moves[longest] + 1
+        last, longest = -1, -1
+        for start in range(0, length, AT_ONCE):
+            moves = start + np.flatnonzero(line[start : start + AT_ONCE])
+            end = [length] if start + AT_ONCE >= length else []
+            moves = np.concatenate(([last], moves, end))
+            waits = np.diff(moves) - 1
+            at = int(np.argmax(waits)) if waits.size else 0
+            if waits.size and waits[at] > longest:
+                longest, first[chain] = int(waits[at]), moves[at] + 1
+            last = int(moves[-1])
+        steps[chain] = max(longest, 0)
     return Stays(steps, first)
 
 

@@ -43,12 +43,14 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
         approximation there, for comparison.
     """
     with collection_paused():
+        import pandas as pd
         import xarray as xr
 
     prepared, expected = chosen.prepared, chosen.per_draw
     model = prepared.model
     kept = min(run.kept for run in runs)
-    coordinates = {"chain": np.arange(len(runs)), "draw": np.arange(kept)}
+    # Numbers of draws take no memory as a range; as an array as much as a column of the draws.
+    coordinates: dict[str, Any] = {"chain": np.arange(len(runs)), "draw": pd.RangeIndex(kept)}
     names = np.array(model.names)
     labels = {o.dimension: np.array(o.labels) for o in model.outputs if o.labels is not None}
     recorded = {name: getattr(draws, name)[:, :kept] for name in ("accepted", "rows_touched", "full_pass")}
@@ -103,10 +105,8 @@ def build_tree(chosen: Chosen, runs: list[Chain], draws: Draw, attributes: dict[
     )
 
 
-def _dataset(
-    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]], coordinates: dict[str, NDArray[Any]]
-) -> "Dataset":
-    """Return a data set of NumPy arrays, as `xarray.Dataset` makes it.
+def _dataset(variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]], coordinates: dict[str, Any]) -> "Dataset":
+    """Return a data set of NumPy arrays, as `xarray.Dataset` makes it; a coordinate may be an index of pandas.
 
     From bare arrays xarray would first find out whether they are Dask's, and import dask for it wherever that is
     installed: half a second.
