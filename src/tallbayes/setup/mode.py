@@ -202,6 +202,9 @@ class _Search:
                 return point
             if not exploring and iteration >= SUSPICIOUS and iteration % 4 == 0:
                 refuse_recession(self.model, step)
+            long = not exploring and iteration >= LIMIT and iteration % LIMIT == 0
+            if long and (reason := self.model.reason_without_mode(point.theta)):
+                raise NoModeError(f"No mode was found. {reason}")
             before, length_before = step, length
             if point.value is None:
                 point = self.evaluate(point.theta)
