@@ -156,7 +156,9 @@ def _at_infinity(e: Any, t: Any, u: Any, side: int, given: tuple[tuple[str, floa
         hidden[stand_in] = atom
     bare = e.xreplace(replaced)
     try:
-        return tidy(simplified(bare.subs(t, side / u))).xreplace(hidden)
+        far = bare.subs(t, side / u)
+        # A ratio of polynomials has one form without common factors, which SymPy finds soonest if asked for just that.
+        return tidy(far if far.is_rational_function() else simplified(far)).xreplace(hidden)
     except (sympy.PolynomialError, TypeError, CertificationError):  # pragma: no cover - depends on SymPy
         return None
 
