@@ -346,6 +346,13 @@ def test_a_known_scale_has_one_predictor():
             lambda X, y: tb.Regression(X, 0 * y + 3.0, tb.families.Gaussian()),
             "every response with a weight is the same",
         ),
+        *(
+            (
+                lambda X, y, size=size: tb.Regression(X, size * y, tb.families.Gaussian()),
+                "apart, whose powers no float64 holds. Rescale",
+            )
+            for size in (1e-310, 1e-160, 1e-77)
+        ),
         (lambda X, y: tb.Regression(X[:3], y[:3], tb.families.Gaussian(), FLAT), "3 rows and 3 columns"),
         (
             lambda X, y: tb.explain(tb.Regression(X, X @ [1.0, 2.0, 3.0], tb.families.Gaussian(), FLAT)),

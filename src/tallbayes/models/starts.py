@@ -12,6 +12,7 @@ from tallbayes.families.responses import robust_spread
 from tallbayes.models.products import weighted_gram
 from tallbayes.priors.resolved import NORMAL, POWER, CoefficientPriors
 from tallbayes.sources.base import Block
+from tallbayes.sources.profile import SMALLEST_COLUMN
 
 if TYPE_CHECKING:
     from tallbayes.models.regression import Regression
@@ -130,6 +131,12 @@ def keeps_from_zero(model: "Regression") -> bool:
 
 def refuse_certain_scale(model: "Regression", spread: float) -> None:
     """Raise where the posterior of an unknown scale does not exist, or has no mode: nothing is left to estimate it."""
+    apart = float(np.ptp(model.profile.responses))
+    if 0.0 < apart < SMALLEST_COLUMN:
+        raise InputError(
+            f"y: responses are no more than {apart:.3g} apart, whose powers no float64 holds. Rescale the response so "
+            "that typical values are near 1."
+        )
     if not spread > 0.0:
         raise InputError(
             "y: every response with a weight is the same, so nothing is known of the scale of the noise. Give it, e.g. "
