@@ -798,7 +798,7 @@ MUTANTS: list[tuple[str, ...]] = [
     (
         "start: where the likelihood is zero",
         "kernels/base.py",
-        "while not (self.positive or math.isfinite(self.radius) or self._has_likelihood(z)):",
+        "while not self._has_likelihood(z):",
         "while False:",
         "test_sampling.py::test_chains_start_where_the_likelihood_is_not_zero",
     ),

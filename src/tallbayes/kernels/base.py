@@ -63,8 +63,6 @@ class Prepared:
     """Tables that proposals are drawn from."""
     free: int = 0
     """The first so many coordinates may be anywhere: the ball is about the others."""
-    positive: bool = False
-    """Whether no likelihood is zero, wherever chains may start; within a ball in which bounds hold none is."""
 
     def start(self, rng: np.random.Generator) -> Vector:
         """Return where a chain starts: normal, but twice as wide, though not outside the ball.
@@ -78,15 +76,18 @@ class Prepared:
             for t, axis in enumerate(self.tables.axes):
                 low, high = quantile(self.tables, t, SELDOM), quantile(self.tables, t, 1.0 - SELDOM)
                 z[axis] = rng.uniform(low, high)
-        while not (self.positive or math.isfinite(self.radius) or self._has_likelihood(z)):
+        while not self._has_likelihood(z):
             z *= NEARER
         return z
 
     def _has_likelihood(self, z: Vector) -> bool:
-        """Return whether the likelihood is not zero at z; nor is it at the centre, where a search ended."""
-        if not np.any(np.abs(z) > TINY):
-            return True
+        """Return whether the likelihood is not zero at z.
+
+        Nor is it at the centre, where a search ended; in a ball in which bounds hold; and with one linear predictor.
+        """
         model = self.model
+        if model.predictors.linear or math.isfinite(self.radius) or not np.any(np.abs(z) > TINY):
+            return True
         theta = self.metric.theta(z)
         return math.isfinite(model.source.reduce(passes.potential, model.rows, model.predictors, theta))
 

@@ -118,7 +118,6 @@ class Firefly(Kernel):
             partial(_step_cost, model.n, model.d),
             exceeds=partial(excess_is_broken, model.rows),
             table_bytes=tangents.nbytes,
-            positive=True,
             chain_bytes=24 * model.n,
         )
 

@@ -362,7 +362,6 @@ def prepare_thinning(
         table_bytes=sum(array.nbytes for array in shared) + expansion.surrogate.padded.nbytes,
         chain_bytes=0 if supply.endless else supply.chain_bytes,
         radius=radius if kind.local else math.inf,
-        positive=not kind.local,
         tables=terms.tables,
         free=free,
     )

@@ -125,7 +125,6 @@ class ZigZag(Kernel):
             supply,
             exceeds=partial(rate_is_broken, model.family),
             table_bytes=sum(array.nbytes for array in supply.rows[4:]),
-            positive=True,
         )
 
 
