@@ -44,7 +44,7 @@ class MetropolisHastings(Kernel):
 
     def into_tails(self, model: Model, setup: Setup) -> Kernel | None:
         """Return a kernel whose proposals follow a skewed posterior; steps are on all rows as here."""
-        return ScalableMH(core=False).into_tails(model, setup)
+        return ScalableMH(core=False).into_tails(model, setup) if model.predictors.linear else None
 
     def _prepare(self, model: Model, setup: Setup) -> Prepared:
         metric = setup.metric

@@ -36,7 +36,7 @@ WORTH_A_RACE = 0.5
 """Another plan is set up and rehearsed too if its forecast is below this share of what the rehearsed one needs."""
 MOST_WORK = 2e8
 """Nanoseconds that a rehearsal of steps on all rows may take."""
-SLOW, WANTED = 0.2, 0.5
+SLOW, WANTED = 0.3, 0.5
 """Effective draws per step below which a draw is made of several steps, and how many it then is to be worth."""
 MOST_STEPS, MOST_WAIT = 64, 2e9
 """Steps of a draw, at most; and the nanoseconds that all draws may take by that."""
@@ -234,10 +234,6 @@ def _into_tails(chosen: Chosen, draws: int, threads: int | None) -> Chosen:
     again = _rehearsed(kernel, model, chosen.forecasts, threads)
     why = f"{chosen.forecasts[0].name}: chains that thin rows miss the tails of so skewed a posterior"
     least = LEAST_IN_TAILS if model.predictors.linear else chosen.rehearsal.efficiency / 2
-    if not model.predictors.linear and chosen.rehearsal.full_per_million >= 1e6:
-        # Steps that are on all rows as it is miss no tails: another kernel is worth it where it mixes better, and well.
-        least = max(2.0 * least, SLOW)
-        why = f"{chosen.forecasts[0].name}: its chains mixed worse in a rehearsal"
     return replace(again, stuck=why) if again.rehearsal.efficiency >= least else chosen
 
 
