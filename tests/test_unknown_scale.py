@@ -443,7 +443,7 @@ def test_small_data_mix_well(n, d, family):
 
 
 def test_draws_worth_little_are_made_of_several_steps():
-    """Steps that are worth 0.2 draws in a rehearsal, of the scale half of that: one step for a draw would be too few."""
+    """A step is worth 0.2 draws in a rehearsal, of the scale half of that: one for a draw would be too few."""
     rng = np.random.default_rng(1226)
     X = np.column_stack([np.ones(1200), 1000.0 + rng.standard_normal((1200, 25))])
     y = X @ rng.standard_normal(26) + rng.standard_t(5, 1200)
