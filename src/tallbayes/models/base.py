@@ -86,7 +86,7 @@ class Model(ABC):
         """Raise if rows show that the posterior does not exist, although a search might find a mode."""
 
     def reason_without_mode(self, theta: Vector) -> str:
-        """Return why there is no mode, as far as it shows where a search for one ended; empty if it does not."""
+        """Return why there is no mode, as far as it shows where a search is; empty if it does not."""
         return ""
 
     def holding_ridge(self, source: Source) -> Vector:

@@ -98,9 +98,9 @@ def _fitted(block: Block, value: float, beta: Vector) -> Vector:
 
 
 def fitted_exactly(model: "Regression", theta: Vector) -> str:
-    """Return that rows which are fitted exactly drew the scale to 0, where a search without success ended at theta."""
+    """Return that rows which are fitted exactly draw the scale to 0, where a search is at theta without success."""
     outputs = {output.name: output for output in model.structure.outputs}
-    if "scale" not in outputs or not np.all(np.isfinite(theta)):
+    if "scale" not in outputs or keeps_from_zero(model) or not np.all(np.isfinite(theta)):
         return ""
     beta = theta[: model.structure.lines[0].count]
     fitted, total = model.source.reduce(_nearly_fitted, beta, NEARLY * model.unit)
